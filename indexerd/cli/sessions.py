@@ -119,7 +119,8 @@ LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_
 def search(answer: Any) -> Iterator[str]:
     """Search names, tags and texts; "a phrase" or re:pattern."""
     for hit in answer["hits"]:
-        yield render.heading(hit["name"], f"  {hit['sessionId']}")
+        partial = f"  {hit['words']} words" if "words" in hit else ""
+        yield render.heading(hit["name"], f"  {hit['sessionId']}{partial}")
         yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")

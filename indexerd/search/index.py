@@ -32,10 +32,10 @@ from tantivy import Document, Query, Searcher
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import replace_surrogates
-from indexerd.search.query import indexable, storable, without_references
+from indexerd.search.query import humps, indexable, storable, without_references
 from indexerd.store.store import Named, StateStore, hashed, named
 
-VERSION = 4  # of the schema, and of the rules by which texts are indexed
+VERSION = 5  # of the schema, and of the rules by which texts are indexed
 TEXT_MAX = 65_536  # characters of a message or another text that are indexed
 _COPY_SECONDS = 0.01  # one step of a rebuild
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
@@ -66,6 +66,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     summary: str
     files: str
     cwd: str
+    named: bool  # else its name is only a message
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -399,12 +400,12 @@ def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("session", stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("kind", tokenizer_name="raw", index_option="basic")
-    builder.add_unsigned_field("owner", fast=True)
+    builder.add_unsigned_field("owner", indexed=True, fast=True)
     builder.add_unsigned_field("sign", stored=True, fast=True)
     builder.add_unsigned_field("row", stored=True, indexed=True, fast=True)
     builder.add_unsigned_field("copy", indexed=True)
     builder.add_bytes_field("held", stored=True)
-    for name in ("message", "id", *About.__struct_fields__):
+    for name in ("text", "name", "tags", "place"):  # `text`: of a message, or all but the places
         builder.add_text_field(name, tokenizer_name="words", index_option="position")
     return builder.build()
 
@@ -418,14 +419,15 @@ def _document(session_id: str, kind: str, content: bytes, sign: Any = 0) -> Docu
     fields: dict[str, Any] = {"session": own, "kind": kind, "owner": number(own), "held": content}
     if kind == "message":
         message = _message(content)
-        texts["message"] = message.text
+        texts["text"] = message.text
         fields |= {"row": message.row, "copy": copy_of(session_id, message)}
     elif kind == "about":
         about = _about(content)
-        texts = {"id": own} | msgspec.structs.asdict(about)
-        texts["name"] = without_references(about.name)
+        texts = {"name": without_references(about.name) if about.named else "", "tags": about.tags}
+        texts["text"] = "\n".join((*texts.values(), about.description, about.summary))
+        texts["place"] = f"{own}\n{about.files}\n{about.cwd}"
         sign = _sign(about)
-    fields |= {name: indexable(text) for name, text in texts.items()}
+    fields |= {name: indexable(f"{text}\n{humps(text)}") for name, text in texts.items()}
     return Document.from_dict(fields | {"sign": sign}, SCHEMA)
 
 
@@ -464,11 +466,11 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
         "\n".join(dict.fromkeys(path.removeprefix(above) for path in paths)),
         cwd,
     )
-    return About(*(storable(text[:TEXT_MAX]) for text in texts))
+    return About(*[storable(text[:TEXT_MAX]) for text in texts], names.named)  # type: ignore[arg-type,call-arg]  # a list's length
 
 
 def _sign(texts: About) -> int:
-    return number(*msgspec.structs.astuple(texts))
+    return number(*map(str, msgspec.structs.astuple(texts)))
 
 
 def having(field: str, value: str | int) -> Query:

@@ -1,10 +1,10 @@
 """Parse a search query, and find its words in a text.
 
-A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Filler words
-of a question ("where did we fix …") are left out if others remain. Chinese, Japanese, Korean, Thai,
-Lao, Khmer and Burmese have no spaces for a tokenizer to split at: `indexable` puts a space around
-each such character, and a run of them in a query is a phrase. A query without a letter or digit
-(`=>`) is searched for literally, like a pattern (`re:`, RE2's syntax).
+A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Chinese,
+Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces for a tokenizer to split at:
+`indexable` puts a space around each such character, and a run of them in a query is a phrase. Parts
+of `camelCase` words are indexed behind the text. A query without a letter or digit (`=>`) is
+searched for literally, like a pattern (`re:`, RE2's syntax).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 
 from indexerd.privacy.patterns import compile_re2, lazy_pattern
@@ -39,29 +39,31 @@ _REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 _WORD = lazy_pattern(r"[^\W_]+")
 _ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text not split by _CUTS
 _PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HUMPED = re.compile(r"(?<![^\W_])[A-Z]*+[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++")
+_EXTENSION = re.compile(r"(?<=\w)\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
 
-# Filler words of questions in English, German, French and Spanish.
-_FILLING = """
-a an the this that these those there here it its i me my mine we us our ours you your he she
-they them their who whom whose which what when where why how is are was were be been being am
-do does did done doing have has had having can could shall should will would may might must
-not no nor and or but if then than so as of at by for from in into on onto to with without
-about after again also any all some just only one ones once ever did didnt dont doesnt wasnt
-isnt thats whats wheres ive chat conversation session sessions talk talked talking discuss
-discussed remember something thing stuff please tell said say says
-der die das den dem des ein eine einen einem einer und oder aber nicht ist sind war waren wir
-ich du sie er es wo wie was wann warum wieso welche welcher welches haben hat hatten habe mit
-von zu zum zur im am auf für bei nach über dass
-la le les un une des du de et ou mais est sont nous vous je tu il elle où quand comment
-pourquoi quel quelle avons avec pour dans sur que qui
-el los las una y pero es son fue donde dónde cuando cuándo como cómo por qué para con hemos
-"""
-_FILLERS = frozenset(_FILLING.split())
-_STEM_MIN, _CUT_STEM_MIN = 3, 4  # letters of a stem; if a vowel or a double letter is cut off
-_CUT_OFF = "ungen ings ing ung ers ied ies ed er es en em ly s e y"  # the first match counts
-_OTHERS = "ion ions ation ations ment ments d n t te ten al able"  # endings of the same stem
-_ENDINGS = _CUT_OFF.split()
-_ENDED = {"", *_ENDINGS, *_OTHERS.split()}
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Return the folded stop words of several languages."""
+    from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
+
+    return frozenset(map(fold, stopwords(["en", "de", "fr", "es", "it"])))
+
+
+@lru_cache(maxsize=16_384)
+def stem(word: str) -> str:
+    """Return the English stem of a folded word."""
+    from snowballstemmer import stemmer  # type: ignore[import-untyped] # noqa: PLC0415 - as above
+
+    # A new stemmer each time: it keeps its current word, which threads would share.
+    return str(stemmer("english").stemWord(word)) if word.isascii() else word
+
+
+def is_filler(word: str) -> bool:
+    """Return whether a word alone says nothing about a topic."""
+    return re.sub(r"\W", "", fold(word)) in stop_words()
 
 
 def storable(text: str) -> str:
@@ -75,6 +77,11 @@ def indexable(text: str) -> str:
     if text.isascii() or not _ANY_UNSPACED.search(text):
         return text
     return _CUTS.sub(" ", text)
+
+
+def humps(text: str) -> str:
+    """Return the parts of a text's `camelCase` words."""
+    return _HUMP.sub(" ", " ".join(dict.fromkeys(_HUMPED.findall(text))))
 
 
 def fold(text: str) -> str:
@@ -101,69 +108,85 @@ def _folded(char: str) -> str:
 
 
 class Term:
-    """A word or phrase of a query. `begins` are prefixes of words that may match."""
+    """A word of a query, or a phrase: `spellings` are the sequences of words that mean it.
 
-    def __init__(self, text: str, *, open_end: bool = False, inflect: bool = False) -> None:
-        self.words: list[str] = _WORD.findall(indexable(text))
-        single = self.words[0] if len(self.words) == 1 else ""
-        self._begun = single if open_end else ""
-        self._stem = _stem(single) if inflect and len(single) >= _STEM_MIN else ""
-        self.begins = tuple(filter(None, (self._begun, self._stem)))
+    `forms` are the words of an index that the last word of a spelling stands for, each with a
+    factor of its score.
+    """
 
-    def takes(self, word: str) -> bool:
-        """Return whether a folded word is the term, one of its forms, or a word of the phrase."""
-        if word in self.words or (self._begun and word.startswith(self._begun)):
-            return True
-        if not self._stem or not word.startswith(self._stem):
-            return False
-        rest = word.removeprefix(self._stem)
-        return rest in _ENDED or (rest[0] == self._stem[-1] and rest[1:] in _ENDED)
+    def __init__(self, text: str, *, quoted: bool = False, open_end: bool = False) -> None:
+        self.text, self.quoted = text, quoted
+        plain = _words(text)
+        self.spellings = [plain]
+        if not quoted:
+            for other in (_words(_HUMP.sub(" ", text)), ["".join(plain)]):
+                if other not in self.spellings and (len(other) > 1 or other[0].isalpha()):
+                    self.spellings.append(other)
+        self.begins = open_end and len(plain[-1]) >= _PREFIX_MIN  # may be a prefix
+        self.needed = quoted or not is_filler(text)
+        self.forms: dict[str, dict[str, float]] = {}
+
+    def forms_of(self, word: str) -> dict[str, float]:
+        return self.forms.get(word) or {word: 1.0}
+
+    def looser(self) -> list[Term]:
+        """Return the terms to look for if nothing has this one."""
+        if self.quoted or len(self.spellings[0]) < 2:  # noqa: PLR2004 - a single word
+            return []
+        if (short := _EXTENSION.sub("", self.text)) != self.text:
+            return [Term(short)]
+        return [Term(word) for word in self.spellings[0]]
 
 
-def _stem(word: str) -> str:
-    """Cut off a folded word's ending; its other forms begin with the rest."""
-    for ending in _ENDINGS:
-        rest = word.removesuffix(ending)
-        if rest == word or len(rest) < _STEM_MIN:
-            continue
-        if len(rest) < _CUT_STEM_MIN and ending in {"e", "y"}:
-            continue  # "lane" is not "lan"
-        doubled = rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
-        return rest[:-1] if doubled and len(rest) >= _CUT_STEM_MIN else rest
-    return word
+def _words(text: str) -> list[str]:
+    return _WORD.findall(indexable(text))
 
 
 class Finder:
     """Finds the terms of a query in a stored text."""
 
     def __init__(self, terms: Sequence[Term]) -> None:
-        self._terms = terms
-        self._taken: dict[str, list[int]] = {}  # word -> the terms that it matches
-        begins = {begin for term in terms for begin in (*term.words, *term.begins)}
-        self._regex = re.compile(rf"(?:{'|'.join(map(re.escape, begins))})[^\W_]*")
+        self._spellings = [
+            (n, [set(words[i : i + 1]) for i in range(len(words) - 1)], term.forms_of(words[-1]))
+            for n, term in enumerate(terms)
+            for words in term.spellings
+        ]
+        self._taken: dict[str, set[int]] = {}  # word -> the terms that have it
+        for n, before, last in self._spellings:
+            for word in (*last, *(word for words in before for word in words)):
+                self._taken.setdefault(word, set()).add(n)
+        longest_first = sorted(self._taken, key=len, reverse=True)
+        self._regex = re.compile(rf"(?:{'|'.join(map(re.escape, longest_first))})[^\W_]*")
 
-    def _found(self, folded: str) -> Iterator[tuple[int, int, int]]:
-        """Yield the start and end of matching words, and the number of their term."""
+    def _found(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield the start and end of matching words, and the folded word."""
+        folded = fold(text)
         spaced = folded.isascii() or not _ANY_UNSPACED.search(folded)
         for match in (self._regex if spaced else _ANY_WORD).finditer(folded):
-            if spaced and match.start() and folded[match.start() - 1].isalnum():
+            lo, hi = match.span()
+            if spaced and lo and folded[lo - 1].isalnum() and not _HUMP.match(text, lo):
                 continue  # a look-behind in the pattern would take four times as long
-            if (taken := self._taken.get(match[0])) is None:
-                taken = [n for n, term in enumerate(self._terms) if term.takes(match[0])]
-                self._taken[match[0]] = taken
-            for n in taken:
-                yield *match.span(), n
+            if match[0] in self._taken:
+                yield lo, hi, match[0]
+                continue
+            hump = _HUMP.search(text, lo + 1, hi)
+            if hump and (part := folded[lo : hump.start()]) in self._taken:
+                yield lo, hump.start(), part
 
     def terms_in(self, text: str) -> set[int]:
         """Return which terms are in `text`; of a phrase, all words must be."""
-        folded, terms = fold(text), self._terms
-        words = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
-        return {n for n, _ in words if all((n, word) in words for word in terms[n].words[1:])}
+        there = {word for _, _, word in self._found(text)}
+        return {
+            n
+            for n, before, last in self._spellings
+            if not there.isdisjoint(last) and not any(map(there.isdisjoint, before))
+        }
 
     def snippet(self, text: str) -> str:
         """Return at most SNIPPET_MAX characters around the best place, with matches in « »."""
         spans: list[tuple[int, int, int]] = []
-        for lo, hi, n in islice(self._found(fold(text)), _SPANS_MAX * len(self._terms)):
+        for lo, hi, word in islice(self._found(text), _SPANS_MAX * len(self._taken)):
+            n = min(self._taken[word])
             if spans and spans[-1][1] == lo:  # no space between the words
                 spans[-1] = (spans[-1][0], hi, n)
             else:
@@ -198,20 +221,9 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
 class ParsedQuery:
     """A parsed query: terms, or a pattern, or neither."""
 
-    terms: tuple[str, ...] = ()
-    open_end: bool = False  # the last term may be a prefix of a word
-    quoted: bool = False  # some of it is a quoted phrase
-    typed: int = 0  # number of words, including those left out
+    terms: tuple[Term, ...] = ()
     find: Callable[[str], tuple[int, int] | None] | None = None  # finds a pattern's first match
     problem: str | None = None
-
-    def as_terms(self, *, widen: bool = False) -> list[Term]:
-        """Make the terms; `widen`: also match their other forms, and the last as a prefix."""
-        inflect = widen and not self.quoted
-        return [
-            Term(term, open_end=widen and self.open_end and term is self.terms[-1], inflect=inflect)
-            for term in self.terms
-        ]
 
 
 def parse(query: str) -> ParsedQuery:
@@ -231,22 +243,26 @@ def parse(query: str) -> ParsedQuery:
         return ParsedQuery(problem="there is nothing to search for")
     if text.count('"') % 2:  # an unbalanced quote is an ordinary character
         text = text.replace('"', " ")
-    parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
-    typed = [(part, bare) for part, bare in parts if _WORD.search(part)]
+    parts = [(quoted or bare, bool(quoted)) for quoted, bare in _PARTS.findall(text)]
+    typed = [
+        (word, quoted)
+        for part, quoted in parts
+        for word in ([part.replace('"', " ")] if quoted else part.split("-"))
+        if _WORD.search(word)
+    ]
     if not typed:
         return ParsedQuery(find=_pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
-    kept = [(part, bare) for part, bare in typed if not (bare and is_filler(part))] or typed
-    if len(kept) > TERMS_MAX:
-        kept, cut = kept[:TERMS_MAX], f"only the first {TERMS_MAX} words are searched for"
-    last, bare = kept[-1]
-    goes_on = bare and last[-1:].isalnum() and kept[-1] == typed[-1]
-    return ParsedQuery(
-        terms=tuple(part.replace('"', " ") for part, _ in kept),
-        open_end=goes_on and len(_WORD.findall(indexable(last))[-1]) >= _PREFIX_MIN,
-        quoted=not all(bare for _, bare in kept),
-        typed=len(typed),
-        problem=cut,
-    )
+    if len(typed) > TERMS_MAX:  # fillers go first
+        typed = [one for one in typed if one[1] or not is_filler(one[0])] or typed
+    if len(typed) > TERMS_MAX:
+        typed, cut = typed[:TERMS_MAX], f"only the first {TERMS_MAX} words are searched for"
+    *first, (last, quoted) = dict(typed).items()
+    terms = [Term(part, quoted=quoted) for part, quoted in first]
+    terms.append(Term(last, quoted=quoted, open_end=not quoted and text[-1:].isalnum()))
+    if not any(term.needed for term in terms):
+        for term in terms:
+            term.needed = True
+    return ParsedQuery(tuple(terms), problem=cut)
 
 
 def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
@@ -263,11 +279,6 @@ def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
         return next(((lo, hi) for lo, hi in spans if hi > lo), None)
 
     return find
-
-
-def is_filler(word: str) -> bool:
-    """Return whether a word is a filler of a question."""
-    return re.sub(r"\W", "", word.lower()) in _FILLERS
 
 
 def without_references(name: str) -> str:

@@ -1,15 +1,17 @@
-"""Rank a search: from a parsed query to hits, best first, one field and one message per session.
+"""Rank a search: from a parsed query to hits, best session first, a field and a message of each.
 
-First it looks for places that have all words. If there are too few, words may have other endings
-and the last may be a prefix ("conf" for "config"); then sessions count that have each word
-somewhere. If nothing matches, likely spellings are tried, then any of the words, with a warning.
+Each term stands for words of the index: itself, words with its stem (at less), and for the last one
+words that it begins. A word that nothing has is replaced by the most similar one, a phrase that
+nothing has by its words, with a warning.
 
-A place's score is its field's weight, times 0.5 to 1 for how well its text matches (BM25 for a
-message; for another field, a shorter text is better), times 0.85 to 1 for how recently the session
-was used. If words are missing, the rarity of those present counts instead of field and text. In
-ids, files and directories, and for patterns, the text's factor is 0.75. A message copied into
-forks is shown once, in the oldest session that has it; an unnamed fork gets its name from such a
-message, so that name is not a hit. Any other name that is only a message counts half.
+The unit is the session. Its score is BM25 over the session, where a term counts as often as its
+messages, name, tags, other texts and places (id, files, directory) have it, each at the weight of
+the field; plus the BM25 of its best message, where words are close together, and half of its second
+best. Sessions with all words in one place come first; others with all words gain a little, and
+those that lack some are marked. A recently used session gains up to 15 %.
+
+A message copied into forks is shown once, in the oldest session that has it; an unnamed fork gets
+its name from such a message, so that name is not a hit.
 """
 
 from __future__ import annotations
@@ -19,13 +21,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import product
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
-from tantivy import Document, Query, Searcher
+from tantivy import DocAddress, Document, Query, Searcher
 
 from indexerd.search.index import (
     SCHEMA,
@@ -39,16 +39,16 @@ from indexerd.search.index import (
     message_in,
 )
 from indexerd.search.query import (
+    TERMS_MAX,
     Finder,
-    ParsedQuery,
     Term,
     excerpt,
-    fold,
     parse,
+    stem,
     without_references,
 )
 
-WEIGHTS = {
+WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is shown
     "name": 12.0,
     "id": 10.0,
     "tags": 6.0,
@@ -58,43 +58,65 @@ WEIGHTS = {
     "message": 1.5,
     "cwd": 0.5,
 }
-_TEXTS = ("name", "tags", "description", "summary")
-_PLACES = ("id", "files", "cwd")  # here the length of the text does not count
-_PLAIN = 0.75  # factor for a place where a pattern matches, or one of _PLACES
-_BEGUN = 0.6  # factor for words with another ending or matched by a prefix
-_UNNAMED = 0.5  # factor for a name that is only a message
-_SPREAD = 0.4  # factor for a session that has the words in different places
-_QUESTION = 3  # a query of so many words is a question, of which some may be missing
+_FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
+_STEMMED, _BEGUN, _SIMILAR = 0.5, 0.3, 0.5  # factors for words that are not the typed one
+_BEST, _SECOND, _OWN, _WHOLE = 1.0, 0.5, 0.2, 1.2
+_MOST = 0.5  # share of rarity that sessions need to be listed below full matches
+_OLD = 0.95
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions that are ranked in addition to the limit
-_GATHERED = 100  # documents that are ranked if words may be missing
-_MOST_HITS = 20_000  # hits of the index that are read to find enough sessions
+_READ = 200  # places of a term that are read; after that, only those of the candidates
+_CANDIDATES = 40
 _SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
 _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that are compared with a typed one
 _SLIP_MIN = 4  # letters of a word that may have a typo; with twice as many it may have two
 _COPIES_MAX = 100  # of one message
 _SESSIONS_AT_ONCE = 50  # in one step of a pattern's search
-_K1, _B, _AVERAGE = 1.2, 0.75, 200.0  # of BM25; characters of a field
+_STEM_MIN, _ENDING_MAX = 3, 6  # letters of a word with other endings, and of an ending
+_K1 = 1.2  # of BM25, as in tantivy
 
 
-class _Session(NamedTuple):
+class Candidate(NamedTuple):
+    """A session that a text may mean; `matched` of `total` words were found."""
+
+    session_id: str
+    score: float
+    matched: int
+    total: int
+
+
+class _Row(NamedTuple):
     name: str
     named: bool
     created: int
     worth: float  # factor for how recently it was used
 
 
+_Shown = tuple[str, str, Message | None]  # field, text, message
+
+
 @dataclasses.dataclass(slots=True)
 class _Place:
-    session_id: str
-    field: str
-    text: str
-    message: Message | None = None
-    score: float = 0.0
-    snippet: Callable[[str], str] = str
+    """A document that has some of the terms, and how well each of them fits."""
 
-    def terms(self, finder: Finder) -> set[int]:
-        return finder.terms_in(without_references(self.text) if self.field == "name" else self.text)
+    at: DocAddress
+    is_message: bool
+    terms: dict[int, float] = dataclasses.field(default_factory=dict)
+    score: float = 0.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Session:
+    """A session, the places in it that have some of the terms, and its rank."""
+
+    places: list[_Place] = dataclasses.field(default_factory=list)
+    id: str = ""
+    score: float = 0.0
+    share: float = 0.0  # of the terms' rarity
+    matched: int = 0
+    is_close: bool = False  # all words are in one place
+    titled: float = 0.0  # weight of name or tags, if all words are there
+    shown: list[_Shown] = dataclasses.field(default_factory=list)
 
 
 def search(
@@ -108,9 +130,9 @@ def search(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
-    Returns hits `{sessionId, name, field, snippet, score}`, for messages also `entryId`, `role` and
-    `at`; and warnings, for example about an unusable query. Archived, gone and sub-agents' sessions
-    are included. `since` limits the session's last change.
+    Returns hits `{sessionId, name, field, snippet, score, words?}`, for messages also `entryId`,
+    `role` and `at`; and warnings, for example about an unusable query. Archived, gone and
+    sub-agents' sessions are included. `since` limits the session's last change.
     """
     parsed, hits, warning = parse(query), list[dict[str, Any]](), None
     if index.is_there:
@@ -120,9 +142,23 @@ def search(
             if parsed.find is not None:
                 ranking.by_pattern(parsed.find)
             elif parsed.terms:
-                ranking.by_words(parsed)
+                ranking.by_words(parsed.terms)
             hits, warning = [*ranking.hits()], ranking.warning
     return hits, [text for text in (parsed.problem, warning) if text]
+
+
+def best_sessions(index: TextIndex, text: str, *, limit: int) -> list[Candidate]:
+    """Return the sessions that a text most likely means, best first."""
+    parsed, found = parse(text), dict[str, Candidate]()
+    if not index.is_there or not parsed.terms:
+        return []
+    with index.searcher() as searcher:
+        ranking = _Search(index, searcher, None, 2 * limit)
+        ranking.by_words(parsed.terms)
+        for session, _, own in ranking.shown():
+            best = Candidate(own, session.score, session.matched, ranking.total)
+            found.setdefault(own, best)
+    return [*found.values()][:limit]
 
 
 class _Search:
@@ -130,188 +166,293 @@ class _Search:
         self, index: TextIndex, searcher: Searcher, scope: frozenset[str] | None, limit: int
     ) -> None:
         self.warning: str | None = None
+        self.total = 0  # words that a session should have
         self._index = index
         self._searcher = searcher
         self._scope = scope
         self._limit = limit
-        self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
-        self._sessions: dict[str, _Session] = {}
+        self._ranked: list[_Session] = []
+        self._rows: dict[str, _Row] = {}
+        self._snippet: Callable[[str], str] = str
+        self._sessions = max(1, searcher.doc_freq("kind", "about"))
+        self._needed = set[int]()
+        self._rare: list[tuple[float, float]] = []  # of each term, among documents and sessions
+        self._places: dict[tuple[int, int], _Place] = {}
+        self._found: dict[int, _Session] = {}  # by owner
+        self._own: Query | None = None
+        if scope is not None and len(scope) <= _SCOPE_MAX:
+            self._own = Query.term_set_query(SCHEMA, "session", [*scope])
 
-    def by_words(self, parsed: ParsedQuery) -> None:
-        """Find places that have all words, or else the nearest matches."""
-        self._all_words(parsed)
-        if self._found or parsed.quoted:
-            return
-        words = tuple(map(self._nearest, parsed.terms))
-        if words != parsed.terms:
-            parsed = dataclasses.replace(parsed, terms=words)
-            self._all_words(parsed)
-            self.warning = f"nothing has these words; searched for: {' '.join(words)}"
-        if not self._found and (parsed.typed >= _QUESTION or len(parsed.terms) > 1):
-            self._scattered(parsed.as_terms(widen=True), every=False)
-            self.warning = "nothing has all of these words; this has most of them"
-        if not self._found:
-            self.warning = None
-
-    def _all_words(self, parsed: ParsedQuery) -> None:
-        self._places(parsed.as_terms(), 1.0)
-        wide = parsed.as_terms(widen=True)
-        if not self._enough() and any(term.begins for term in wide):
-            self._places(wide, _BEGUN)
-        if not self._enough() and len(wide) > 1:
-            self._scattered(wide, every=True)
-
-    def _enough(self) -> bool:
-        wanted = self._limit if self._scope is None else min(self._limit, len(self._scope))
-        return len({session_id for session_id, _ in self._found}) >= wanted
-
-    def _places(self, terms: Sequence[Term], worth: float) -> None:
-        """Find places that have all words; in ids, files and directories only if needed."""
-        finder, total = Finder(terms), sum(map(self._rarity, terms))
-        query = both(*(self._in(("message",), term) for term in terms))
-        places = [
-            (worth * (1 + min(1.0, score / (_K1 + 1) / total)) / 2, _places_in(document)[0])
-            for score, document in self._best(self._limit + _MORE, query)
+    def by_words(self, typed: Sequence[Term]) -> None:
+        """Rank the sessions that have all words, then those that have most of them."""
+        terms = self._known(typed)
+        self._needed = {n for n, term in enumerate(terms) if term.needed}
+        self.total, quoted = len(self._needed), any(term.quoted for term in terms)
+        found = self._candidates(terms)
+        for session in found:
+            self._score(session)
+        full = any(session.matched == self.total for session in found)
+        close = any(session.is_close for session in found)
+        if found and not full and not quoted:
+            self.warning = self.warning or "nothing has all of these words; this has most of them"
+        least = 1.0 if quoted else _MOST if close else 0.0
+        self._ranked = [
+            session for session in found if session.matched == self.total or session.share > least
         ]
-        for place in self._abouts(_TEXTS, terms, finder):
-            length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
-            places.append((worth * (1 + 1 / (1 + length)) / 2, place))
-        self._keep(places, finder.snippet)
-        if not self._enough():
-            more = self._abouts(_PLACES, terms, finder)
-            self._keep([(worth * _PLAIN, place) for place in more], finder.snippet)
+        self._meet(session.id for session in self._ranked)
+        self._ranked = [session for session in self._ranked if session.id in self._rows]
+        for session in self._ranked:
+            session.score *= self._rows[session.id].worth
+        self._ranked.sort(key=_order)
+        finder = Finder(terms)
+        self._snippet = finder.snippet
+        for session in self._ranked[: self._limit + _MORE]:
+            self._show(session, finder)
+        self._ranked.sort(key=_order)
 
-    def _abouts(
-        self, names: tuple[str, ...], terms: Sequence[Term], finder: Finder
-    ) -> Iterator[_Place]:
-        """Find in each session the field of greatest weight, among `names`, that has all words."""
-        query = both(*(self._in(names, term) for term in terms))
-        for _, document in self._best(self._limit + _MORE, query):
-            for place in _places_in(document):
-                if place.field in names and len(place.terms(finder)) == len(terms):
-                    yield place
-                    break
+    def _known(self, typed: Sequence[Term]) -> list[Term]:
+        """Find the words of the index that each term stands for, or else looser terms."""
+        terms, queue, changed = list[Term](), [*typed][::-1], False
+        while queue:
+            term = queue.pop()
+            for words in term.spellings:
+                term.forms[words[-1]] = self._forms(words[-1], term)
+            looser = [] if self._count(term) else term.looser() or self._similar(term)
+            queue += looser[::-1]
+            terms += [] if looser else [term]
+            changed |= bool(looser)
+        if changed:
+            meant = " ".join(term.text for term in terms)
+            self.warning = f"nothing has these words; searched for: {meant}"
+        return terms[:TERMS_MAX]
 
-    def _scattered(self, terms: Sequence[Term], *, every: bool) -> None:
-        """Find sessions that have words in different places: `every` word, or at least some."""
-        finder, rarity = Finder(terms), [*map(self._rarity, terms)]
-        best: dict[str, tuple[float, float, _Place]] = {}
-        terms_of: dict[str, set[int]] = {}
-        query = either(self._in(tuple(WEIGHTS), term) for term in terms)
-        for _, document in self._best(_GATHERED, query, per_session=False):
-            for place in _places_in(document):
-                session_id, there = place.session_id, place.terms(finder)
-                terms_of.setdefault(session_id, set()).update(there)
-                here = sum(rarity[n] for n in there) / sum(rarity)
-                new = (here, WEIGHTS[place.field], place)
-                best[session_id] = max(best.get(session_id, new), new, key=itemgetter(0, 1))
-        known, spread = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
-        for session_id, (here, weight, place) in best.items():
-            if session_id in known or (every and len(terms_of[session_id]) < len(terms)):
-                continue
-            share = sum(rarity[n] for n in terms_of[session_id]) / sum(rarity)
-            # `_keep` multiplies by the weight: if words are missing, the field must not count.
-            spread.append((here * (_SPREAD if every else share / weight), place))
-        self._keep(spread, finder.snippet)
+    def _forms(self, word: str, term: Term) -> dict[str, float]:
+        """Return words of the index that a typed word stands for, with a factor each."""
+        forms = {word: 1.0}
+        if term.quoted or not word.isalpha() or len(word) < _STEM_MIN:
+            return forms
+        base = stem(word)
+        begin = base if word.startswith(base) else base[:-1]  # happi, of happy
+        for other in self._begun(begin, _FORMS_MAX):
+            if abs(len(other) - len(word)) <= _ENDING_MAX and stem(other) == base:
+                forms.setdefault(other, _STEMMED)
+        if term.begins and sum(map(self._frequency, forms)) < self._limit:
+            for other in self._begun(word, _FORMS_MAX):
+                forms.setdefault(other, _BEGUN)
+        return forms
 
-    def _nearest(self, text: str) -> str:
-        """Return the word that was probably meant: the term, or a word one or two typos away."""
-        word, known = fold(text), Counter[str]()
-        if len(word) < _SLIP_MIN or not word.isalpha():
-            return text
-        if any(self._searcher.doc_freq(name, word) for name in WEIGHTS):
-            return text
+    def _begun(self, begin: str, most: int) -> Counter[str]:
+        """Count the documents of the most frequent words with a beginning."""
+        known = Counter[str]()
+        for name in ("text", "place"):
+            known.update(dict(self._searcher.terms_with_prefix(name, begin, limit=most)))
+        return known
+
+    def _frequency(self, word: str) -> int:
+        return self._searcher.doc_freq("text", word) + self._searcher.doc_freq("place", word)
+
+    def _similar(self, term: Term) -> list[Term]:
+        """Return the word that was probably meant: one or two typos away."""
+        word = term.spellings[0][0]
+        if term.quoted or len(word) < _SLIP_MIN or not word.isalpha():
+            return []
         from rapidfuzz import process  # noqa: PLC0415 - 4 MB, for words that nothing has
         from rapidfuzz.distance import OSA  # noqa: PLC0415 - as above
 
-        for name in ("message", *_TEXTS):
-            begun = self._searcher.terms_with_prefix(name, word[:2], limit=_SIMILAR_MAX)
-            known.update(dict(begun))
-        most = min(2, len(word) // _SLIP_MIN)
+        known, most = self._begun(word[:2], _SIMILAR_MAX), min(2, len(word) // _SLIP_MIN)
         near = process.extract(word, [*known], scorer=OSA.distance, score_cutoff=most, limit=None)
-        return min(near, key=lambda match: (match[1], -known[match[0]]))[0] if near else text
+        return [Term(min(near, key=lambda match: (match[1], -known[match[0]]))[0])] if near else []
 
-    def _rarity(self, term: Term) -> float:
-        """Weigh a term by its rarity, as BM25 does."""
-        many = min(self._searcher.doc_freq("message", word) for word in term.words)
-        return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
+    def _count(self, term: Term) -> int:
+        """Count the documents that have a term, about."""
+        if all(len(words) == 1 for words in term.spellings):
+            forms = {form for forms in term.forms.values() for form in forms}
+            return sum(map(self._frequency, forms))
+        found = (self._searcher.search(query, _READ, count=False) for query in self._queries(term))
+        return sum(len(one.hits) for one in found)
 
-    def _in(self, names: Iterable[str], term: Term) -> Query:
-        """Make a query for a term in any of these fields."""
-        if len(term.words) > 1:
-            return either(Query.phrase_query(SCHEMA, name, [*term.words]) for name in names)
-        return either(having(name, word) for name in names for word in self._forms(name, term))
+    def _queries(self, term: Term) -> list[Query]:
+        """Make queries for texts and for other fields; their scores are how well a place fits.
 
-    def _forms(self, name: str, term: Term) -> list[str]:
-        """List the words of a field that match a term of one word."""
-        words = dict.fromkeys(term.words)
-        for begin in term.begins:
-            begun = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
-            words |= dict.fromkeys(word for word, _ in begun if term.takes(word))
-        return [*words]
+        One query for both would take twice as long. The length counts in texts only: of the other
+        fields, few documents have any.
+        """
+        texts, others = list[Query](), list[Query]()
+        for spelling in term.spellings:
+            forms = term.forms_of(spelling[-1])
+            last = "|".join(forms)
+            words: list[Any] = [*spelling[:-1], f"({last})" if len(forms) > 1 else spelling[-1]]
+            phrase = Query.regex_phrase_query if len(forms) > 1 else Query.phrase_query
+            for name, weight in _FIELDS.items():
+                clauses = texts if name == "text" else others
+                if len(spelling) > 1:
+                    query = phrase(SCHEMA, name, words)
+                    clauses.append(Query.const_score_query(query, weight))
+                    continue
+                for word, factor in forms.items():
+                    query, many = having(name, word), self._searcher.doc_freq(name, word)
+                    if many and name == "text":
+                        clauses.append(Query.boost_query(query, factor / self._rarity(many)))
+                    elif many:
+                        clauses.append(Query.const_score_query(query, weight * factor))
+        return [
+            either(texts) if texts else Query.empty_query(),
+            *([either(others)] if others else ()),
+        ]
 
-    def _best(
-        self, most: int, query: Query, *, per_session: bool = True
-    ) -> Iterator[tuple[float, Document]]:
-        """Yield the best documents of sessions in the scope, with their scores."""
-        scope, seen, size, begun = self._scope, set[Any](), most + 10, 0
-        if scope is not None and len(scope) <= _SCOPE_MAX:
-            own = Query.term_set_query(SCHEMA, "session", [*scope])
-            query = both(query, Query.const_score_query(own, 0.0))
-        while len(seen) < most:
-            hits = self._searcher.search(query, limit=size, count=False).hits
-            owners = self._searcher.fast_field_values("owner", [at for _, at in hits])
-            for (score, at), owner in zip(hits[begun:], owners[begun:], strict=True):
-                key = owner if per_session else len(seen)
-                if key not in seen and len(seen) < most:
-                    document = self._searcher.doc(at)
-                    if scope is None or document.get_first("session") in scope:
-                        seen.add(key)
-                        yield float(score), document
-            if len(hits) < size or size > _MOST_HITS:
-                break
-            begun, size = len(hits), 8 * size
+    def _rarity(self, many: float, total: int | None = None) -> float:
+        """Weigh by rarity, as tantivy's BM25 does."""
+        total = max(math.ceil(many), total or self._searcher.num_docs)
+        return math.log(1 + (total - many + 0.5) / (many + 0.5))
+
+    def _candidates(self, terms: Sequence[Term]) -> list[_Session]:
+        """Find the sessions that have some of the terms, with all their places."""
+        queries, common = [*map(self._queries, terms)], list[int]()
+        for n, term in enumerate(terms):
+            owners = [owner for query in queries[n] for owner in self._read(query, [n], _READ)]
+            many = len(owners)
+            if many >= _READ:
+                common += [n] if len(terms) > 1 else []
+                many = max(many, self._count(term))
+            among = many * len(set(owners)) / max(1, len(owners))  # but these may coincide
+            among = self._sessions * (1 - math.exp(-among / self._sessions))
+            self._rare.append((self._rarity(many), self._rarity(among, self._sessions)))
+        if common:
+            every = both(*(queries[n][0] for n in self._needed))
+            if len(self._read(every, [*self._needed], _CANDIDATES)) < _CANDIDATES:
+                self._read_on(queries, common)
+        self._sum_up()
+        best = sorted(self._found.values(), key=lambda session: -session.score)
+        return best[: _CANDIDATES + self._limit]
+
+    def _read_on(self, queries: Sequence[Sequence[Query]], common: Iterable[int]) -> None:
+        """Read all places of the best sessions that have one of the common terms."""
+        near = self._read(either(texts for texts, *_ in queries), [], _CANDIDATES)
+        self._sum_up()
+        best = sorted(self._found, key=lambda owner: -self._found[owner].score)
+        some = {*near, *best[:_CANDIDATES]}
+        self._found = {owner: self._found[owner] for owner in some}
+        own = Query.const_score_query(Query.term_set_query(SCHEMA, "owner", [*some]), 0.0)
+        for n in common:
+            self._read(both(queries[n][0], own), [n], 10 * _READ, again=True)
+
+    def _read(
+        self, query: Query, terms: Sequence[int], most: int, *, again: bool = False
+    ) -> list[Any]:
+        """Read the best places with all of these terms; return their owners."""
+        if self._own is not None:
+            query = both(query, Query.const_score_query(self._own, 0.0))
+        hits = self._searcher.search(query, most, count=False).hits
+        at = [address for _, address in hits]
+        owners = self._searcher.fast_field_values("owner", at)
+        rows = self._searcher.fast_field_values("row", at)
+        for (fit, address), owner, row in zip(hits, owners, rows, strict=True):
+            key = address.segment_ord, address.doc
+            if (place := self._places.get(key)) is None:
+                place = self._places[key] = _Place(address, row is not None)
+                self._found.setdefault(int(owner or 0), _Session()).places.append(place)
+            for n in terms:
+                if not (again or len(terms) > 1) or n not in place.terms:
+                    place.terms[n] = place.terms.get(n, 0.0) + fit / len(terms)
+        return owners
+
+    def _sum_up(self) -> None:
+        """Score each place, and each session roughly: by its two best places."""
+        for session in self._found.values():
+            for place in session.places:
+                score = 0.0
+                for n, fit in place.terms.items():
+                    score += fit * self._rare[n][0]
+                place.score = score if place.is_message else _OWN * score
+            session.places.sort(key=lambda place: -place.score)
+            session.score = _BEST * session.places[0].score
+            session.score += _SECOND * sum(place.score for place in session.places[1:2])
+
+    def _score(self, session: _Session) -> None:
+        document = self._searcher.doc(session.places[0].at)
+        session.id = str(document.get_first("session"))
+        average = self._searcher.num_docs / self._sessions
+        length = self._searcher.doc_freq("session", session.id) / average
+        there = Counter[int]()
+        for place in session.places:
+            there.update(place.terms)
+            session.is_close |= self._needed <= place.terms.keys()
+        for n, often in there.items():
+            session.score += self._rare[n][1] * often * (_K1 + 1) / (often + _K1 * length)
+        session.matched = len(self._needed & there.keys())
+        if session.matched == self.total:
+            session.score *= _WHOLE
+        session.score /= sum(rarity for pair in self._rare for rarity in pair)
+        rarest = sum(self._rare[n][1] for n in self._needed)
+        session.share = sum(self._rare[n][1] for n in self._needed & there.keys()) / rarest
+
+    def _show(self, session: _Session, finder: Finder) -> None:
+        """Choose the field and the message that are shown."""
+        seen = set[bool]()
+        for place in session.places:
+            matched = len(self._needed & place.terms.keys())
+            if place.is_message in seen or 2 * matched < (session.matched if seen else 1):
+                continue
+            seen.add(place.is_message)
+            document = self._searcher.doc(place.at)
+            if place.is_message:
+                message = message_in(document)
+                session.shown.append(("message", message.text, message))
+                continue
+            best = 0.0
+            for field, text in _texts(session.id, document):
+                terms = finder.terms_in(without_references(text) if field == "name" else text)
+                is_title = field == "tags" or (field == "name" and self._rows[session.id].named)
+                if is_title and self._needed <= terms:
+                    session.titled = max(session.titled, WEIGHTS[field])
+                fit = WEIGHTS[field] * sum(self._rare[n][0] for n in terms)
+                if fit > best:
+                    best, shown = fit, (field, text, None)
+            session.shown += [shown] if best else []
 
     def _meet(self, session_ids: Iterable[str]) -> None:
-        """Load sessions from the store; those without a row are left out."""
-        new = [key for key in dict.fromkeys(session_ids) if key not in self._sessions]
+        """Load sessions from the store; those without a row or out of the scope are left out."""
+        new = [key for key in dict.fromkeys(session_ids) if key not in self._rows]
         columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
         rows = self._index.store.some(columns, new) if new else ()
         for session_id, name, named, created, modified, newest in rows:
-            worth = 0.85 + 0.15 * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
-            self._sessions[session_id] = _Session(name, bool(named), created, worth)
+            if self._scope is None or session_id in self._scope:
+                worth = _OLD + (1 - _OLD) * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
+                self._rows[session_id] = _Row(name, bool(named), created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
         """Find texts that match a pattern, newest sessions first, for at most a second."""
         ids, messages, deadline = self._index.store.by_age(self._scope), 0, time.monotonic() + 1
-        most = max(1, self._searcher.num_docs)
+        most, found = max(1, self._searcher.num_docs), dict[str, _Session]()
+        self._snippet = lambda text: excerpt(text, [(*(find(text) or (0, 0)), 0)])
         for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
             if messages >= self._limit:
-                return
+                break
             own = Query.term_set_query(SCHEMA, "session", ids[at : at + _SESSIONS_AT_ONCE])
             hits = self._searcher.search(both(own, having("kind", kind)), most, count=False).hits
-            for place in (place for _, at in hits for place in _places_in(self._searcher.doc(at))):
+            for document in (self._searcher.doc(at) for _, at in hits):
                 if time.monotonic() > deadline:
                     self.warning = (
                         "re: only some texts were searched, for a second; narrow the search"
                     )
-                    return
-                is_new = (place.session_id, kind == "message") not in self._found
-                if is_new and (span := find(place.text)):
-                    messages += kind == "message"
-                    self._keep([(_PLAIN, place)], partial(excerpt, spans=[(*span, 0)]))
-
-    def _keep(self, places: Sequence[tuple[float, _Place]], snippet: Callable[[str], str]) -> None:
-        """Keep the best field and the best message of each session; places come with a factor."""
-        self._meet(place.session_id for _, place in places)
-        for share, place in places:
-            if session := self._sessions.get(place.session_id):
-                unnamed = place.field == "name" and not session.named
-                weight = WEIGHTS[place.field] * (_UNNAMED if unnamed else 1.0)
-                place.score, place.snippet = share * weight * session.worth, snippet
-                key = place.session_id, place.message is not None
-                if key not in self._found or self._found[key].score < place.score:
-                    self._found[key] = place
+                    break
+                session_id = str(document.get_first("session"))
+                session = found.setdefault(session_id, _Session(id=session_id))
+                if any(message or kind == "about" for _, _, message in session.shown):
+                    continue
+                message = message_in(document) if kind == "message" else None
+                texts = [("message", message.text)] if message else _texts(session_id, document)
+                for field, text in texts:
+                    if find(text):
+                        session.shown.append((field, text, message))
+                        session.score = max(session.score, WEIGHTS[field])
+                        messages += message is not None
+                        break
+        self._meet(found)
+        self._ranked = [session for session in found.values() if session.id in self._rows]
+        for session in self._ranked:
+            session.score *= self._rows[session.id].worth
+        self._ranked.sort(key=lambda session: (-session.score, session.id))
 
     def _oldest(self, session_id: str, message: Message) -> str:
         """Find the session in which a message was written, not copied."""
@@ -322,49 +463,56 @@ class _Search:
         owners = {str(self._searcher.doc(at).get_first("session")) for _, at in hits}
         owners.add(session_id)  # there may be more than _COPIES_MAX
         self._meet(owners)
-        known = owners & self._sessions.keys() & (owners if self._scope is None else self._scope)
-        return min(known, key=lambda session_id: (self._sessions[session_id].created, session_id))
+        known = owners & self._rows.keys()
+        return min(known, key=lambda session_id: (self._rows[session_id].created, session_id))
+
+    def shown(self) -> Iterator[tuple[_Session, _Shown, str]]:
+        """Yield what is shown, best first, each with the session it comes from."""
+        seen = set[tuple[str, bool]]()
+        for session in self._ranked:
+            for shown in session.shown:
+                own, (field, _, message) = session.id, shown
+                if message:
+                    own = self._oldest(own, message)
+                elif field == "name" and not self._rows[own].named:  # a first message, or a copy
+                    first = self._index.messages(own, 1)
+                    if any(self._oldest(own, message) != own for message in first):
+                        continue
+                if (own, message is not None) in seen:
+                    continue
+                if len(seen) == self._limit:
+                    return
+                seen.add((own, message is not None))
+                yield session, shown, own
 
     def hits(self) -> Iterator[dict[str, Any]]:
-        best = sorted(self._found.values(), key=lambda p: (-p.score, p.session_id, p.field))
-        shown = set[tuple[str, bool]]()
-        for place in best:
-            if len(shown) == self._limit:
-                return
-            own, session, more = place.session_id, self._sessions[place.session_id], {}
-            if place.message:
-                own = self._oldest(own, place.message)
-                _, entry, role, at, _ = place.message
-                more = {"entryId": entry, "role": role, "at": at}
-            elif place.field == "name" and not session.named:  # a first message, perhaps a copy
-                first = self._index.messages(own, 1)
-                if any(self._oldest(own, message) != own for message in first):
-                    continue
-            if (own, bool(more)) in shown:
-                continue
-            shown.add((own, bool(more)))
-            yield {
+        for session, (field, text, message), own in self.shown():
+            hit = {
                 "sessionId": own,
-                "name": self._sessions[own].name,
-                "field": place.field,
-                "snippet": _snippet(place),
-                "score": round(place.score * self._sessions[own].worth / session.worth, 4),
-            } | more
+                "name": self._rows[own].name,
+                "field": field,
+                "snippet": self._excerpt(field, text),
+                "score": round(session.score, 4),
+            }
+            if message:
+                hit |= {"entryId": message.entry, "role": message.role, "at": message.at}
+            if session.matched < self.total:
+                hit["words"] = f"{session.matched} of {self.total}"
+            yield hit
+
+    def _excerpt(self, field: str, text: str) -> str:
+        """Make a snippet; of several paths or names, from the first with a match."""
+        for line in text.split("\n") if field in ("files", "name") else ():
+            if "«" in (shown := self._snippet(line)):
+                return shown
+        return self._snippet(text)
 
 
-def _places_in(document: Document) -> list[_Place]:
-    """Return the message of a document, or a session's own texts by decreasing weight."""
-    session_id = str(document.get_first("session"))
-    if document.get_first("row") is not None:
-        message = message_in(document)
-        return [_Place(session_id, "message", message.text, message)]
+def _order(session: _Session) -> tuple[Any, ...]:
+    return -session.titled, not session.is_close, -session.score, session.id
+
+
+def _texts(session_id: str, document: Document) -> list[tuple[str, str]]:
+    """Return a session's own texts by decreasing weight."""
     texts = {"id": session_id} | msgspec.structs.asdict(about_in(document))
-    return [_Place(session_id, name, texts[name]) for name in WEIGHTS if name in texts]
-
-
-def _snippet(place: _Place) -> str:
-    """Make a place's snippet; of several paths or names, from the first with a match."""
-    for line in place.text.split("\n") if place.field in ("files", "name") else ():
-        if "«" in (shown := place.snippet(line)):
-            return shown
-    return place.snippet(place.text)
+    return [(name, texts[name]) for name in WEIGHTS if name in texts]

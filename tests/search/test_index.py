@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.search.index import Message, TextIndex
-from indexerd.search.ranking import search
+from indexerd.search.ranking import best_sessions, search
 from tests.store.rows import fill, hits, row, say, texts
 
 
@@ -41,7 +41,7 @@ def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) 
         message = Message(0, "e1", "user", "", opening)
         index.add_messages(one, [message], b"all read", 1, replace=False)
     index.commit()
-    assert hits(index, "alerts go") == [("parent", "message")]
+    assert hits(index, "alerts go") == [("parent", "message"), ("parent", "name")]
     assert hits(index, "name of nobody") == []
 
 
@@ -156,3 +156,55 @@ def test_a_filter_that_fits_very_many_sessions_finds_the_same(
     monkeypatch.setattr("indexerd.search.ranking._SCOPE_MAX", 1)
     assert sorted(hits(index, "zebra", cwd="/b", limit=3)) == few
     assert {one for one, _ in hits(index, "zebra", cwd="/b")} == {"s1", "s3", "s5", "s7"}
+
+
+def test_sessions_that_lack_a_word_come_below_and_say_so(index: TextIndex) -> None:
+    """Full matches come first; below them those with most of the words, the rarest first."""
+    fill(index, *(row(one) for one in ("all", "most", "few")))
+    say(index, "few", "zebra zebra")
+    say(index, "most", "the zebra saw a giraffe")
+    say(index, "all", "a long day with an elephant", "a giraffe, and later one zebra")
+    found, warnings = search(index, "zebra giraffe elephant")
+    assert next((hit["sessionId"], hit.get("words")) for hit in found) == ("all", None)
+    assert {hit["sessionId"]: hit.get("words") for hit in found}["most"] == "2 of 3"
+    assert not warnings
+    found, warnings = search(index, "zebra giraffe rhinoceros")
+    assert found[0]["words"] == "2 of 3"
+    assert warnings
+
+
+def test_a_session_counts_as_a_whole(index: TextIndex) -> None:
+    """Title, summary, files and messages of a session make up one match."""
+    fill(index, row("own", name="Payment retries", filesModified=["/work/shop/queue.py"]))
+    fill(index, *(row(f"s{n}", name=f"Payment {n}") for n in range(5)))
+    say(index, "own", "the backoff doubles", "nothing else")
+    found, _ = search(index, "payment backoff queue")
+    assert (found[0]["sessionId"], found[0].get("words")) == ("own", None)
+    best, second, *_ = best_sessions(index, "payment backoff queue", limit=3)
+    assert (best.session_id, best.matched, best.total) == ("own", 3, 3)
+    assert best.score > 2 * second.score
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["shadow-branch-suffix", "shadow_branch_suffixes.md", "shadow branch suffix", "suffixes.md"],
+)
+def test_file_names_match_without_extension_and_separators(index: TextIndex, query: str) -> None:
+    """Singular and plural, too; a file that is only listed is found as well."""
+    path = "/work/shop/docs/shadow-branch-suffixes.md"
+    fill(index, row("said"), row("listed", filesModified=[path]), row("other"))
+    say(index, "said", "I wrote `shadow-branch-suffixes.md`.")
+    say(index, "other", "a branch in the shadow")
+    found = [hit["sessionId"] for hit in search(index, query)[0] if "words" not in hit]
+    assert {*found} == {"said", "listed"}
+
+
+@pytest.mark.parametrize("text", ["textIndexer", "text_indexer", "the text indexer"])
+@pytest.mark.parametrize("query", ["textIndexer", "text_indexer", "text indexers"])
+def test_spellings_of_an_identifier_meet(index: TextIndex, query: str, text: str) -> None:
+    """camelCase, snake_case and separate words are the same words."""
+    fill(index, row("s"))
+    say(index, "s", f"see {text} for that")
+    found, warnings = search(index, query)
+    assert ([hit["sessionId"] for hit in found], warnings) == (["s"], [])
+    assert "«" in found[0]["snippet"]
