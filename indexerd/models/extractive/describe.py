@@ -34,7 +34,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 14, 8, 8  # items of a summary
-_ITEM_MAX, _SENTENCE_MAX = 240, 260  # characters
+_ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 200_000, 800_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _OPENING = 6  # sentences of a request that tell its subject
@@ -190,7 +190,8 @@ class _Session:
         following = [*self._turns[1:], _Turn([], [])]
         for number, (turn, after) in enumerate(zip(self._turns, following, strict=False)):
             for sentence in turn.request if number else ():  # the first says what to do
-                if lexicon.ANSWERED.search(sentence.text) and not sentence.text.endswith("?"):
+                short = len(sentence.text) < _CHOICE_MAX and not sentence.text.endswith("?")
+                if short and lexicon.ANSWERED.search(sentence.text):
                     yield _Found(self._weight(sentence.terms), sentence)
             accepted = bool(after.request and lexicon.YES.match(after.request[0].text))
             for answer in turn.answers:
@@ -212,14 +213,17 @@ class _Session:
         found: list[_Found] = []
         newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
         for age, answer in enumerate(newest_first):
-            rich = (s for s in answer[:12] if len(meaning(s.terms)) > 2)  # noqa: PLR2004 - not "fixed and pushed"
-            found += [_Found(0.85 ** min(age, 20) * self._as_result(s), s) for s in rich]
+            for s in answer[:12]:
+                done = lexicon.DONE.search(s.text) is not None
+                if len(meaning(s.terms)) > 2 or (done and len(s.text.split()) > 5):  # noqa: PLR2004 - not "fixed and pushed"
+                    worth = (1.3 if done else 0.6) * 0.85 ** min(age, 20) * self._as_result(s)
+                    found.append(_Found(worth, s))
         return _shown(_distinct(self._lasting(found), 2))
 
     def _as_result(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
         text = sentence.text
-        if text[-1] in "?？" or lexicon.SPEAKING.match(text) or len(meaning(sentence.terms)) < 2:  # noqa: PLR2004, RUF001 - wide
+        if text[-1] in "?？" or lexicon.SPEAKING.match(text) or not meaning(sentence.terms):  # noqa: RUF001 - wide
             return 0.0
         worth = 1.0 + 0.4 * bool(lexicon.DONE.search(text)) + 0.4 * bool(lexicon.CAUSE.search(text))
         worth *= 0.6 if lexicon.OFFER.search(text) else 1.0
@@ -313,10 +317,11 @@ def describe(facts: Facts) -> Metadata:
         for head, lines in sections.items()
         if lines
     ]
-    told = [*session.outcome(), *[line for line in written if not line.endswith(name)][-3:]]
+    others = [line for line in written if not line.endswith(name)]
+    came_of_it = [*others[-3:], *session.outcome()[: 1 if others else 2]]
     return Metadata(
         name=name,
-        description=" ".join(map(_sentence, told or goals[:1] or [name])),
+        description=" ".join(map(_sentence, came_of_it or goals[:1] or [name])),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )

@@ -45,15 +45,15 @@ DONE = _cue(
     r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries"
 )
 CHOSEN = _cue(  # an agent
-    r"decided|decision|chose|chosen|opted|settled on|agreed|by design|(?:is|are) intentional"
-    r"|will use|(?:going|go|went) with|ruled out|rejected|switched to"
-    r"|(?:used?|keep|kept|moved|added|now) [^.]{1,80}(?:rather than|instead of)"
+    r"decided|decision (?:is|was)|chose|chosen|opted|settled on|agreed|by design"
+    r"|(?:is|are) intentional|(?:we|i)(?:'ll| will) use|(?:going|go|went) with|ruled out|rejected"
+    r"|switched to|(?:use|used|keep|kept|moved|added) [^.]{1,80}(?:rather than|instead of)"
 )
 ANSWERED = _cue(  # a user's choice, after the first request
     r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with|option \w"
-    r"|prefer|instead|rather|i(?:'d)? like|no need|keep (?:it|the)"
+    r"|prefer|instead of|rather than|i like|i'd like (?:it|all)|no need|keep (?:it|the)"
 )
-OFFER = _cue(r"recommend\w*|suggest\w*|propos\w*|could|would|should|options?|might|may")
+OFFER = _cue(r"consider|recommend\w*|suggest\w*|propos\w*|could|would|should|options?|might|may")
 ADVICE = _cue(r"i(?:'d| would)? (?:recommend|suggest|propose|go with)|my recommendation")
 YES = _opening(
     r"yes|yep|yeah|do (?:it|that|both|this)|go (?:ahead|for)|sounds|agreed?|lgtm|please do|let'?s"

@@ -18,7 +18,7 @@ WORK = (
     ("user", "ok, make the deadline grow with the size of the file, and add a test"),
     (
         "assistant",
-        "The upload deadline is now 5 s plus a second per megabyte. Added a test for slow lines.",
+        "Set the upload deadline to 5 s plus a second per megabyte. Added a test for slow lines.",
     ),
     ("user", "commit this"),
     ("assistant", "Fixed and pushed."),
@@ -93,10 +93,10 @@ def test_a_request_about_procedure_is_shown_with_its_subject() -> None:
 def test_the_description_says_what_came_of_it() -> None:
     """S0.19: results, a cause, and a commit; no announcement, no "fixed and pushed"."""
     found = of(titles=TITLES[1:2])
-    assert "deadline is now 5 s plus a second per megabyte" in found.description
+    assert "The root cause is the fixed 5 s deadline" in found.description
     assert "Fixed and pushed" not in found.description + found.summary
     assert "Let me look" not in found.summary
-    assert "- The root cause is the fixed 5 s deadline" in section(found, "Outcome")
+    assert "deadline to 5 s plus a second per megabyte" in section(found, "Outcome")
     assert "- Commit: Fix: let the upload deadline grow" in section(found, "Outcome")
 
 
