@@ -1,14 +1,14 @@
 """Rank a search: from a parsed query to hits, best session first, a field and a message of each.
 
-Each term stands for words of the index: itself, words with its stem (at less), and for the last one
-words that it begins. A word that nothing has is replaced by the most similar one, a phrase that
-nothing has by its words, with a warning.
+Each term stands for words of the index: itself, at less those with its stem, and for the last one
+those that it begins. A phrase that nothing has is replaced by its words, a word that nothing has by
+the most similar one, with a warning.
 
 The unit is the session. Its score is BM25 over the session, where a term counts as often as its
 messages, name, tags, other texts and places (id, files, directory) have it, each at the weight of
 the field; plus the BM25 of its best message, where words are close together, and half of its second
-best. Sessions with all words in one place come first; others with all words gain a little, and
-those that lack some are marked. A recently used session gains up to 15 %.
+best. Sessions with all words in the title come first, then those with all words; only in a question
+of many words, having all of them is just a small gain. A recently used session gains a little, too.
 
 A message copied into forks is shown once, in the oldest session that has it; an unnamed fork gets
 its name from such a message, so that name is not a hit.
@@ -59,15 +59,18 @@ WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is
     "cwd": 0.5,
 }
 _FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
-_STEMMED, _BEGUN, _SIMILAR = 0.5, 0.3, 0.5  # factors for words that are not the typed one
-_BEST, _SECOND, _OWN, _WHOLE = 1.0, 0.5, 0.2, 1.2
-_MOST = 0.5  # share of rarity that sessions need to be listed below full matches
-_OLD = 0.95
+_STEMMED, _BEGUN = 0.5, 0.3  # factors for words that are not the typed one
+_SECOND = 0.5  # factor for the second best place
+_OWN = 0.2  # factor for a session's own texts as such a place: they are long
+_QUESTION, _WHOLE = 5, 1.1  # words of a question, and the factor for having all of them
+_MOST = 0.5  # share of rarity that a session needs to be listed below those with all words
+_OLD = 0.95  # factor for an old session
 _HALF_LIFE_MS = 30 * 86_400_000
-_MORE = 10  # sessions that are ranked in addition to the limit
-_READ = 200  # places of a term that are read; after that, only those of the candidates
-_CANDIDATES = 40
+_MORE = 10  # sessions of which texts are loaded in addition to the limit
+_READ = 120  # places of a term that are read; after that, only those of the candidates
+_CANDIDATES = 30  # sessions that are ranked in addition to the limit
 _SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
+_WIDER = 10  # how many more places are read if the scope is larger
 _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that are compared with a typed one
 _SLIP_MIN = 4  # letters of a word that may have a typo; with twice as many it may have two
 _COPIES_MAX = 100  # of one message
@@ -114,7 +117,6 @@ class _Session:
     score: float = 0.0
     share: float = 0.0  # of the terms' rarity
     matched: int = 0
-    is_close: bool = False  # all words are in one place
     titled: float = 0.0  # weight of name or tags, if all words are there
     shown: list[_Shown] = dataclasses.field(default_factory=list)
 
@@ -170,12 +172,13 @@ class _Search:
         self._index = index
         self._searcher = searcher
         self._scope = scope
-        self._limit = limit
+        self._limit, self._most = limit, max(_READ, 2 * limit)
         self._ranked: list[_Session] = []
         self._rows: dict[str, _Row] = {}
         self._snippet: Callable[[str], str] = str
         self._sessions = max(1, searcher.doc_freq("kind", "about"))
         self._needed = set[int]()
+        self._least = 0.0  # share of the words' rarity that a hit needs
         self._rare: list[tuple[float, float]] = []  # of each term, among documents and sessions
         self._places: dict[tuple[int, int], _Place] = {}
         self._found: dict[int, _Session] = {}  # by owner
@@ -192,23 +195,28 @@ class _Search:
         for session in found:
             self._score(session)
         full = any(session.matched == self.total for session in found)
-        close = any(session.is_close for session in found)
         if found and not full and not quoted:
             self.warning = self.warning or "nothing has all of these words; this has most of them"
-        least = 1.0 if quoted else _MOST if close else 0.0
-        self._ranked = [
-            session for session in found if session.matched == self.total or session.share > least
-        ]
-        self._meet(session.id for session in self._ranked)
-        self._ranked = [session for session in self._ranked if session.id in self._rows]
-        for session in self._ranked:
-            session.score *= self._rows[session.id].worth
-        self._ranked.sort(key=_order)
+        self._least = _MOST if full and self.total < _QUESTION else 0.0
+        self._rank(one for one in found if one.matched == self.total or not quoted)
         finder = Finder(terms)
         self._snippet = finder.snippet
         for session in self._ranked[: self._limit + _MORE]:
             self._show(session, finder)
-        self._ranked.sort(key=_order)
+        self._ranked.sort(key=self._order)
+
+    def _rank(self, sessions: Iterable[_Session]) -> None:
+        """Sort the sessions that are in the scope."""
+        found = [*sessions]
+        self._meet(session.id for session in found)
+        self._ranked = [session for session in found if session.id in self._rows]
+        for session in self._ranked:
+            session.score *= self._rows[session.id].worth
+        self._ranked.sort(key=self._order)
+
+    def _order(self, session: _Session) -> tuple[Any, ...]:
+        lacks = self.total < _QUESTION and session.matched < self.total
+        return -session.titled, lacks, -session.score, session.id
 
     def _known(self, typed: Sequence[Term]) -> list[Term]:
         """Find the words of the index that each term stands for, or else looser terms."""
@@ -224,7 +232,10 @@ class _Search:
         if changed:
             meant = " ".join(term.text for term in terms)
             self.warning = f"nothing has these words; searched for: {meant}"
-        return terms[:TERMS_MAX]
+        terms, every = terms[:TERMS_MAX], not any(term.needed for term in terms[:TERMS_MAX])
+        for term in terms:
+            term.needed |= every
+        return terms
 
     def _forms(self, word: str, term: Term) -> dict[str, float]:
         """Return words of the index that a typed word stands for, with a factor each."""
@@ -261,7 +272,8 @@ class _Search:
 
         known, most = self._begun(word[:2], _SIMILAR_MAX), min(2, len(word) // _SLIP_MIN)
         near = process.extract(word, [*known], scorer=OSA.distance, score_cutoff=most, limit=None)
-        return [Term(min(near, key=lambda match: (match[1], -known[match[0]]))[0])] if near else []
+        best = min(near, key=lambda match: (match[1], -known[match[0]]))[0] if near else word
+        return [Term(best)] if best != word else []
 
     def _count(self, term: Term) -> int:
         """Count the documents that have a term, about."""
@@ -309,9 +321,9 @@ class _Search:
         """Find the sessions that have some of the terms, with all their places."""
         queries, common = [*map(self._queries, terms)], list[int]()
         for n, term in enumerate(terms):
-            owners = [owner for query in queries[n] for owner in self._read(query, [n], _READ)]
+            owners = [owner for query in queries[n] for owner in self._read(query, [n], self._most)]
             many = len(owners)
-            if many >= _READ:
+            if many >= self._most:
                 common += [n] if len(terms) > 1 else []
                 many = max(many, self._count(term))
             among = many * len(set(owners)) / max(1, len(owners))  # but these may coincide
@@ -322,8 +334,14 @@ class _Search:
             if len(self._read(every, [*self._needed], _CANDIDATES)) < _CANDIDATES:
                 self._read_on(queries, common)
         self._sum_up()
-        best = sorted(self._found.values(), key=lambda session: -session.score)
-        return best[: _CANDIDATES + self._limit]
+        best = list[_Session]()
+        for session in sorted(self._found.values(), key=lambda session: -session.score):
+            session.id = str(self._searcher.doc(session.places[0].at).get_first("session"))
+            if self._scope is None or session.id in self._scope:
+                best.append(session)
+            if len(best) == _CANDIDATES + self._limit:
+                break
+        return best
 
     def _read_on(self, queries: Sequence[Sequence[Query]], common: Iterable[int]) -> None:
         """Read all places of the best sessions that have one of the common terms."""
@@ -342,6 +360,8 @@ class _Search:
         """Read the best places with all of these terms; return their owners."""
         if self._own is not None:
             query = both(query, Query.const_score_query(self._own, 0.0))
+        elif self._scope is not None:
+            most *= _WIDER
         hits = self._searcher.search(query, most, count=False).hits
         at = [address for _, address in hits]
         owners = self._searcher.fast_field_values("owner", at)
@@ -365,18 +385,15 @@ class _Search:
                     score += fit * self._rare[n][0]
                 place.score = score if place.is_message else _OWN * score
             session.places.sort(key=lambda place: -place.score)
-            session.score = _BEST * session.places[0].score
+            session.score = session.places[0].score
             session.score += _SECOND * sum(place.score for place in session.places[1:2])
 
     def _score(self, session: _Session) -> None:
-        document = self._searcher.doc(session.places[0].at)
-        session.id = str(document.get_first("session"))
         average = self._searcher.num_docs / self._sessions
         length = self._searcher.doc_freq("session", session.id) / average
         there = Counter[int]()
         for place in session.places:
             there.update(place.terms)
-            session.is_close |= self._needed <= place.terms.keys()
         for n, often in there.items():
             session.score += self._rare[n][1] * often * (_K1 + 1) / (often + _K1 * length)
         session.matched = len(self._needed & there.keys())
@@ -424,17 +441,15 @@ class _Search:
         """Find texts that match a pattern, newest sessions first, for at most a second."""
         ids, messages, deadline = self._index.store.by_age(self._scope), 0, time.monotonic() + 1
         most, found = max(1, self._searcher.num_docs), dict[str, _Session]()
-        self._snippet = lambda text: excerpt(text, [(*(find(text) or (0, 0)), 0)])
+        self._snippet = lambda text: excerpt(text, [(*span, 0)] if (span := find(text)) else [])
         for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
-            if messages >= self._limit:
+            if messages >= self._limit or self.warning:
                 break
             own = Query.term_set_query(SCHEMA, "session", ids[at : at + _SESSIONS_AT_ONCE])
             hits = self._searcher.search(both(own, having("kind", kind)), most, count=False).hits
             for document in (self._searcher.doc(at) for _, at in hits):
                 if time.monotonic() > deadline:
-                    self.warning = (
-                        "re: only some texts were searched, for a second; narrow the search"
-                    )
+                    self.warning = "re: only some texts were searched, for a second; narrow it"
                     break
                 session_id = str(document.get_first("session"))
                 session = found.setdefault(session_id, _Session(id=session_id))
@@ -448,11 +463,7 @@ class _Search:
                         session.score = max(session.score, WEIGHTS[field])
                         messages += message is not None
                         break
-        self._meet(found)
-        self._ranked = [session for session in found.values() if session.id in self._rows]
-        for session in self._ranked:
-            session.score *= self._rows[session.id].worth
-        self._ranked.sort(key=lambda session: (-session.score, session.id))
+        self._rank(found.values())
 
     def _oldest(self, session_id: str, message: Message) -> str:
         """Find the session in which a message was written, not copied."""
@@ -487,6 +498,8 @@ class _Search:
 
     def hits(self) -> Iterator[dict[str, Any]]:
         for session, (field, text, message), own in self.shown():
+            if session.share < self._least:
+                continue
             hit = {
                 "sessionId": own,
                 "name": self._rows[own].name,
@@ -506,10 +519,6 @@ class _Search:
             if "«" in (shown := self._snippet(line)):
                 return shown
         return self._snippet(text)
-
-
-def _order(session: _Session) -> tuple[Any, ...]:
-    return -session.titled, not session.is_close, -session.score, session.id
 
 
 def _texts(session_id: str, document: Document) -> list[tuple[str, str]]:

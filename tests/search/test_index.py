@@ -208,3 +208,15 @@ def test_spellings_of_an_identifier_meet(index: TextIndex, query: str, text: str
     found, warnings = search(index, query)
     assert ([hit["sessionId"] for hit in found], warnings) == (["s"], [])
     assert "«" in found[0]["snippet"]
+
+
+def test_words_that_nothing_has_are_replaced_by_near_ones(index: TextIndex) -> None:
+    """A mistyped word beside others is found as well; a phrase of fillers is searched, too."""
+    fill(index, row("s"), row("other"))
+    say(index, "s", "the kubernetes upgrade drained what it was")
+    say(index, "other", "an upgrade")
+    found, warnings = search(index, "kuberntes upgrade")
+    assert (found[0]["sessionId"], found[0].get("words")) == ("s", None)
+    assert "kubernetes upgrade" in warnings[0]
+    assert search(index, "what_was")[0][0]["sessionId"] == "s"
+    assert search(index, "zzqx")[0] == []
