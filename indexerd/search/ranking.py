@@ -67,7 +67,7 @@ _MOST = 0.5  # share of rarity that a session needs to be listed below those wit
 _OLD = 0.95  # factor for an old session
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions of which texts are loaded in addition to the limit
-_READ = 120  # places of a term that are read; after that, only those of the candidates
+_READ, _PAIR = 120, 2  # places of a term that are read; of more than two terms, thrice as many
 _CANDIDATES = 30  # sessions that are ranked in addition to the limit
 _SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
 _WIDER = 10  # how many more places are read if the scope is larger
@@ -172,7 +172,8 @@ class _Search:
         self._index = index
         self._searcher = searcher
         self._scope = scope
-        self._limit, self._most = limit, max(_READ, 2 * limit)
+        self._limit = limit
+        self._most = 0  # places of a term that are read
         self._ranked: list[_Session] = []
         self._rows: dict[str, _Row] = {}
         self._snippet: Callable[[str], str] = str
@@ -191,6 +192,7 @@ class _Search:
         terms = self._known(typed)
         self._needed = {n for n, term in enumerate(terms) if term.needed}
         self.total, quoted = len(self._needed), any(term.quoted for term in terms)
+        self._most = max(2 * self._limit, _READ * (1 if len(terms) <= _PAIR else 3))
         found = self._candidates(terms)
         for session in found:
             self._score(session)
