@@ -97,3 +97,10 @@ def test_a_patterns_limit_counts_sessions(world: World) -> None:
     world.run("run", "--once")
     found = world.run("--json", "search", r"re:kumquat-\d", "--limit", "2")["hits"]
     assert {hit["sessionId"] for hit in found} == {new.id, old.id}
+
+
+def test_a_hit_that_lacks_words_says_so(running: World) -> None:
+    """S1.44: the socket and the command line say how many words a session has."""
+    found = running.call("search", query="red pear qzxvw")["hits"]
+    assert {hit["words"] for hit in found} == {"2 of 3"}
+    assert "2 of 3 words" in running.run("search", "red pear qzxvw")
