@@ -33,10 +33,11 @@ from indexerd.models.extractive.sentences import (
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
-_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 14, 8, 8  # items of a summary
+_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 12, 8, 8  # items of a summary
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 200_000, 800_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
+_BRIEF = 6  # words, below which a text without a verb is a heading
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
 _TITLE_WORTH = {"pr": 10.0, "plan": 1.8, "commit": 1.6, "issue": 1.4}
@@ -104,13 +105,11 @@ class _Session:
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
         found: dict[str, str] = {}
-        for kind, text in self._facts.titles:
-            title = _title(text)
-            if len(topics(title)) > 1 and _TITLE_WORTH.get(kind, 0) > _TITLE_WORTH.get(
-                found.get(title, ""), 0
-            ):
-                found[title] = kind
-        return [(kind, title) for title, kind in found.items()]
+        for kind, text in sorted(self._facts.titles, key=lambda each: each[0] == "pr"):
+            if len(topics(title := _title(text))) > 1:
+                found[title] = kind  # a pull request often has the title of its first commit
+        order = {_title(text): at for at, (_, text) in enumerate(self._facts.titles)}
+        return [(found[title], title) for title in sorted(found, key=order.__getitem__)]
 
     def name(self) -> str:
         """Return the agent's title if it says something, else the best of `_names`."""
@@ -126,24 +125,24 @@ class _Session:
             yield _TITLE_WORTH[kind] * 0.94**at * self._weight(topics(title)), title
         for number, turn in enumerate(self._turns):
             for sentence in turn.request[:_OPENING]:
-                worth = (0.7 if number else 1.0 + 0.2 * (not sentence.place)) * 0.85**sentence.place
+                worth = (0.7 if number else 1.0 if sentence.place else 1.2) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
                     yield worth * self._as_name(part), headline(part)
-            for sentence in turn.answers[-1][:2] if turn.answers else ():
-                text = sentence.text
-                if not lexicon.SPEAKING.match(text) and (
-                    lexicon.DONE.search(text) or lexicon.CAUSE.search(text)
-                ):
-                    yield 0.5 * self._as_name(text), headline(lexicon.DID.sub("", text, count=1))
-        requests = (sentence.text for turn in self._turns for sentence in turn.request)
+            for sentence in turn.answers[-1][:4] if turn.answers else ():
+                text = lexicon.DID.sub("", sentence.text, count=1)
+                if lexicon.DONE.search(text) and self._as_result(sentence):
+                    worth = 0.6 if lexicon.DONE.match(text) else 0.4
+                    yield worth * self._as_name(text), headline(text)
+        requests = (text[:400] for role, text in self._facts.messages if role == "user")
         if asked := next(
-            (clip(headline(text), _ASKED_MAX) for text in requests if topics(text)), ""
+            (headline(clean_line(text, 400)) for text in requests if topics(text)), ""
         ):
-            subjects = [word for word in self.key_words if word.lower() not in asked.lower()]
+            asked = clip(asked, _ASKED_MAX).rstrip("…")
+            subjects = [word for word in self.key_words if word.lower() not in asked.lower()][:2]
             strongest = sorted(self._weights.values())[-4:]
             yield (
-                0.3 * sum(strongest) / 8,
-                f"{asked}: {', '.join(subjects[:2])}" if subjects else asked,
+                0.25 * sum(strongest) / 8,
+                ": ".join([asked, *[", ".join(subjects)][: len(subjects)]]),
             )
         for path in self._facts.files_modified[:1]:
             yield 0.02, headline(f"Changes to {_base(path)}")
@@ -158,6 +157,7 @@ class _Session:
             return 0.03 * len(terms)
         worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
         worth *= 0.3 if lexicon.PASTED.search(text) else 1.0
+        worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
         return worth * (
             1.25 if lexicon.WISH.match(text) else 0.8 if lexicon.MUSING.search(text[:160]) else 1.0
         )
@@ -170,7 +170,11 @@ class _Session:
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""
         openings = (
-            [s for s in turn.request[:_OPENING] if len(meaning(s.terms)) > 1]
+            [
+                s
+                for s in turn.request[:_OPENING]
+                if len(meaning(s.terms)) > 1 and not lexicon.PASTED.search(s.text)
+            ]
             for turn in self._turns
         )
         leads = [
@@ -205,6 +209,7 @@ class _Session:
         for turn in self._turns:
             for answer in turn.answers:
                 last = 1.0 if answer is turn.answers[-1] else 0.5
+                last *= 1.5 if turn is self._turns[-1] else 1.0
                 found += [_Found(last * self._as_result(s), s) for s in answer]
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
@@ -216,17 +221,20 @@ class _Session:
             for s in answer[:12]:
                 done = lexicon.DONE.search(s.text) is not None
                 if len(meaning(s.terms)) > 2 or (done and len(s.text.split()) > 5):  # noqa: PLR2004 - not "fixed and pushed"
-                    worth = (1.3 if done else 0.6) * 0.85 ** min(age, 20) * self._as_result(s)
-                    found.append(_Found(worth, s))
+                    worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.93**s.place
+                    found.append(_Found(worth * self._as_result(s), s))
         return _shown(_distinct(self._lasting(found), 2))
 
     def _as_result(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
         text = sentence.text
+        done, brief = lexicon.DONE.search(text), len(text.split()) < _BRIEF
         if text[-1] in "?？" or lexicon.SPEAKING.match(text) or not meaning(sentence.terms):  # noqa: RUF001 - wide
             return 0.0
-        worth = 1.0 + 0.4 * bool(lexicon.DONE.search(text)) + 0.4 * bool(lexicon.CAUSE.search(text))
-        worth *= 0.6 if lexicon.OFFER.search(text) else 1.0
+        if (brief or text[-1] == ":") and not done and text.isascii():
+            return 0.0  # a heading, or half a sentence
+        worth = 1.0 + 0.4 * bool(done) + 0.4 * bool(lexicon.CAUSE.search(text))
+        worth *= 0.6 if lexicon.OFFER.search(text) or lexicon.MUSING.search(text) else 1.0
         return worth * self._weight(sentence.terms) * 0.97 ** min(sentence.place, 20)
 
     def _lasting(self, found: Iterable[_Found]) -> Iterator[_Found]:
@@ -245,12 +253,7 @@ class _Session:
         last = self._turns[-1] if self._turns else _Turn([], [])
         if not last.answers:
             return [clip(sentence.text, _ITEM_MAX) for sentence in last.request[:1]]
-        is_open = (
-            s
-            for s in last.answers[-1]
-            if (lexicon.NEXT.search(s.text) or lexicon.BLOCKED.search(s.text))
-            and s.text[-1] not in "?:"
-        )
+        is_open = (s for s in last.answers[-1] if s.text[-1] == "?" or lexicon.NEXT.search(s.text))
         return [clip(sentence.text, _ITEM_MAX) for sentence in islice(is_open, 3)]
 
 
@@ -300,6 +303,7 @@ def describe(facts: Facts) -> Metadata:
     written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
     base = facts.cwd.rstrip("/") + "/"
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
+    paths = [path for path in paths if "/.claude/plans/" not in path]
     files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]
     listed = ", ".join(f"`{clip(file, 100)}`" for file in files)
     sections = {

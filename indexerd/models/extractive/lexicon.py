@@ -25,14 +25,16 @@ WISH = _opening(  # of a user
     r"|make|merge|migrate|move|perform|port|refactor|remove|rename|replace|research|review|set up"
     r"|split|support|test|update|use|write"
 )
+POINTING = _cue("it|this|that|these|those|them|here|you|your")
 MUSING = re.compile(
-    r"\?\W{0,4}$|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|actually)\b",
+    r"\?\W{0,4}$"
+    r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b",
     re.IGNORECASE,
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
-    r"|reading|waiting|now|no response|would you|do you|want me|shall|should|if you|you"
-    r"|here(?:'s| is| are)"
+    r"|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you|want me"
+    r"|shall|should|if you|you|here(?:'s| is| are)"
 )
 CAUSE = _cue(
     r"root cause|caused by|because|turn(?:s|ed) out|found that"
@@ -47,7 +49,7 @@ DONE = _cue(
 CHOSEN = _cue(  # an agent
     r"decided|decision (?:is|was)|chose|chosen|opted|settled on|agreed|by design"
     r"|(?:is|are) intentional|(?:we|i)(?:'ll| will) use|(?:going|go|went) with|ruled out|rejected"
-    r"|switched to|(?:use|used|keep|kept|moved|added) [^.]{1,80}(?:rather than|instead of)"
+    r"|switched to"
 )
 ANSWERED = _cue(  # a user's choice, after the first request
     r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with|option \w"

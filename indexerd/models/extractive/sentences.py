@@ -116,6 +116,7 @@ def key_words(texts: Iterable[str]) -> list[str]:
         counts.update(found.keys())
         written |= found
     subjects = [word for word in counts if meaning(topics(word)) or not word.isascii()]
+    subjects = [word for word in subjects if not word.endswith(("ly", "ing"))]
     forms = {_stem(word): word for word in sorted(subjects, key=counts.__getitem__)}
     best = sorted(forms.values(), key=lambda word: (-counts[word], -len(word), word))
     return [written[word] for word in best[:_KEY_WORDS]]
