@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from indexerd.meta.sidecar import Sidecar, footer, listed, read_all, read_sideca
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
-from indexerd.references.resolve import NameIndex, Names
+from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
 from indexerd.search.index import TextIndex
-from indexerd.search.ranking import search
+from indexerd.search.ranking import best_sessions, search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
 
 ANCESTORS_MAX = 8  # generations whose context sets are looked up
@@ -53,10 +54,6 @@ class Answers:
         self._sifts, self._hidden = hidden is not None, hidden or (lambda _: False)
         self.name_index = NameIndex(texts.store, lambda key: bool(hidden) and not self._row(key))
 
-    @property
-    def names(self) -> Names:
-        return self.name_index.now()
-
     def _row(self, session_id: str) -> Row | None:
         row = self._store.get(session_id)
         return None if row is None or self._hidden(row) else row
@@ -69,7 +66,21 @@ class Answers:
         if row := self._row(ref):  # a new session is in the store before its name is known
             return row
         scope: params.Scope = "project" if cwd else "all"
-        return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)[0])
+        return self.by_id(self.match(ref, cwd=cwd, scope=scope, fuzzy=fuzzy).session_id)
+
+    def match(
+        self,
+        ref: str,
+        *,
+        cwd: str | None = None,
+        scope: params.Scope = "all",
+        exclude: str | None = None,
+        fuzzy: bool = True,
+    ) -> Match:
+        """Find the session that a reference means, by its name or else by a search."""
+        search = partial(best_sessions, self._texts, limit=CANDIDATES_MAX)
+        where: dict[str, Any] = {"cwd": cwd, "scope": scope, "exclude": exclude}
+        return self.name_index.now().resolve(ref, **where, fuzzy=fuzzy, search=search)
 
     def row_of(self, args: RefParams | SessionParams) -> Row:
         ref = args.ref if isinstance(args, RefParams) else args.session
@@ -83,13 +94,13 @@ class Answers:
 
     def resolve(self, args: params.Resolve) -> Row:
         scope = args.scope or "project"
-        match = self.names.resolve(args.ref, cwd=args.cwd, scope=scope, exclude=args.exclude)
+        match = self.match(args.ref, cwd=args.cwd, scope=scope, exclude=args.exclude)
         name = self.by_id(match.session_id)["name"]
         answer: Row = {"sessionId": match.session_id, "name": name, "how": match.how}
         return answer if match.score is None else answer | {"score": round(match.score, 3)}
 
     def complete(self, args: params.Complete) -> Row:
-        return {"items": self.names.complete(args, time.time())}
+        return {"items": self.name_index.now().complete(args, time.time())}
 
     def list(self, args: params.List) -> Row:
         page, cursor = self._store.page(**msgspec.structs.asdict(args))

@@ -59,7 +59,7 @@ class Conversation:
             return self.running()
         own = self.own_id()
         match: Answer = self.ask("resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=own)
-        if certain and match.get("how") == "fuzzy":
+        if certain and match.get("how") in ("fuzzy", "search"):
             raise AmbiguousError("this is only similar to a session's name", [match])
         return match
 

@@ -100,7 +100,7 @@ class _Prompt:
         if row := self._known(self._kept.get(word)):
             return row
         scope = self._limits.scope if args.cwd else "all"
-        match = self._services.rows.names.resolve(
+        match = self._services.rows.match(
             reference.ref, cwd=args.cwd, scope=scope, exclude=args.session_id
         )
         self.fresh[word] = match.session_id

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
+from indexerd.protocol.params import Scope
 from indexerd.references.inject import InjectionCache
-from indexerd.references.resolve import Names
+from indexerd.references.resolve import Match
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool
 
@@ -18,8 +19,7 @@ from indexerd.sources.session_reader import SessionReaderPool
 class NamedRows(Protocol):
     """Rows, and the names by which sessions are found."""
 
-    @property
-    def names(self) -> Names: ...
+    def match(self, ref: str, *, cwd: str | None, scope: Scope, exclude: str | None) -> Match: ...
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]: ...
     def by_id(self, session_id: str) -> dict[str, Any]: ...
     def home(self, session_id: str) -> str | None:

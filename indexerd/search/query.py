@@ -22,6 +22,7 @@ from indexerd.privacy.sanitize import clean_line, replace_surrogates
 QUERY_MAX = 1000  # characters of a query that are read
 PATTERN_MAX = 250
 TERMS_MAX = 16
+_SLIP_MIN = 5  # letters of a word that may be mistyped
 SNIPPET_MAX = 200
 _PREFIX_MIN = 3  # shorter prefixes match half of all words
 _BODY_MAX = 160  # characters of a snippet without its marks
@@ -59,6 +60,16 @@ def stem(word: str) -> str:
 
     # A new stemmer each time: it keeps its current word, which threads would share.
     return str(stemmer("english").stemWord(word)) if word.isascii() else word
+
+
+def is_slip(word: str, other: str) -> bool:
+    """Return whether a letter of a typed word is missing, extra, or swapped with the next."""
+    if len(word) < _SLIP_MIN or word[0] != other[0] or not (word + other).isalpha():
+        return False  # numbers and versions must be identical
+    from rapidfuzz.distance import OSA  # noqa: PLC0415 - 4 MB, for words that nothing has
+
+    is_near = OSA.distance(word, other, score_cutoff=1) == 1
+    return is_near and (len(word) != len(other) or sorted(word) == sorted(other))
 
 
 def is_filler(word: str) -> bool:

@@ -43,6 +43,8 @@ from indexerd.search.query import (
     Finder,
     Term,
     excerpt,
+    fold,
+    is_slip,
     parse,
     stem,
     without_references,
@@ -86,6 +88,7 @@ class Candidate(NamedTuple):
     score: float
     matched: int
     total: int
+    titled: bool  # its name or its tags have all words
 
 
 class _Row(NamedTuple):
@@ -150,16 +153,20 @@ def search(
 
 
 def best_sessions(index: TextIndex, text: str, *, limit: int) -> list[Candidate]:
-    """Return the sessions that a text most likely means, best first."""
+    """Return the sessions that a text most likely means, best first.
+
+    A word that no text has counts as missing, but for a slip of the keyboard.
+    """
     parsed, found = parse(text), dict[str, Candidate]()
     if not index.is_there or not parsed.terms:
         return []
     with index.searcher() as searcher:
         ranking = _Search(index, searcher, None, 2 * limit)
         ranking.by_words(parsed.terms)
+        total = ranking.total + ranking.replaced
         for session, _, own in ranking.shown():
-            best = Candidate(own, session.score, session.matched, ranking.total)
-            found.setdefault(own, best)
+            titled = session.titled > 0
+            found.setdefault(own, Candidate(own, session.score, session.matched, total, titled))
     return [*found.values()][:limit]
 
 
@@ -169,6 +176,7 @@ class _Search:
     ) -> None:
         self.warning: str | None = None
         self.total = 0  # words that a session should have
+        self.replaced = False  # whether nothing has some word, not even with a slip
         self._index = index
         self._searcher = searcher
         self._scope = scope
@@ -231,6 +239,8 @@ class _Search:
             queue += looser[::-1]
             terms += [] if looser else [term]
             changed |= bool(looser)
+            slips = len(looser) == 1 and is_slip(fold(term.text), looser[0].text)
+            self.replaced |= bool(looser) and not slips
         if changed:
             meant = " ".join(term.text for term in terms)
             self.warning = f"nothing has these words; searched for: {meant}"
