@@ -197,17 +197,25 @@ class Names:
         *,
         fuzzy: bool,
     ) -> Match:
-        found = self._nearest_first(candidates, here, exclude)
-        if not found and (new := self._with_words(folded(ref), exclude)):
-            raise self._ambiguous(new, here)  # not searchable yet
+        typed = len(ref.replace("-", " ").split())  # of "no such one at all", few words count
+        telling = [each for each in candidates if 2 * each.total >= typed]
+        found = self._nearest_first(telling, here, exclude)
+        named = self._with_words(folded(ref), exclude)
+        if not found and named:
+            raise self._ambiguous(named, here)  # not searchable yet
         if not found:
             raise NotFoundError(f'no session matches "{clean_line(ref, _LABEL_MAX)}"')
         fit = [each for each in found if self._may_mean(ref, each)]
         key = folded(ref)
-        is_word = " " not in key
-        vague = not any(map(str.isalpha, key)) or (is_word and self._apart(key))
-        leads = fit and (fit[0] is found[0] or fit[0].titled) and _leads(fit, is_word=is_word)
-        if fuzzy and leads and not vague:
+        is_word = " " not in key or (fit and fit[0].total == 1)
+        vague = (
+            stop_words().issuperset(key.split())
+            or not any(map(str.isalpha, key))
+            or (is_word and self._apart(key))
+        )
+        leads = fit and (fit[0] is found[0] or fit[0].titled) and _leads(fit, is_word=bool(is_word))
+        unclear = vague or (fit and len(named.keys() - {fit[0].session_id}) > 0)
+        if fuzzy and leads and not unclear:
             return Match(fit[0].session_id, "search")
         ranked = dict.fromkeys(each.session_id for each in (*fit, *found))
         raise self._ambiguous(ranked, ranked=True)

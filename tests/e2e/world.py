@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.client import Client
-from indexerd.errors import IndexerdError, NotFoundError
+from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
 from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.opencode_rows import Rows
@@ -266,7 +266,7 @@ class World:
     def row(self, session_id: str) -> dict[str, Any]:
         try:
             found: dict[str, Any] = self.call("get", ref=session_id)["session"]
-        except NotFoundError:
+        except (NotFoundError, AmbiguousError):  # not known yet
             return {}
         return found
 

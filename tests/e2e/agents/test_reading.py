@@ -162,7 +162,7 @@ def test_a_codex_compaction_replaces_earlier_context(world: World, home: Path) -
 def test_internal_records_of_agents_are_never_sent(world: World, home: Path) -> None:
     """Approvals, snapshots and reverts reach no prompt and cannot be searched for (S3.28)."""
     claude, codex = ClaudeSession(home), CodexThread(home)
-    mark = "OPAQUE-" + codex.id[:8]
+    mark = "OPAQUEQ7X9Z2W4"
     claude.turn("Where?")
     snapshot = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"a": mark}}
     mode = {"type": "permission-mode", "permissionMode": mark, "sessionId": claude.id}
