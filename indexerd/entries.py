@@ -187,7 +187,7 @@ class Entry(msgspec.Struct, frozen=True):
     ran: Command | None = None
     edit: Edit | None = None
     compaction: Compaction | None = None
-    plan: str = ""  # heading of a plan that it presents, or a program's prompt to carry it out
+    plan: str = ""  # heading of the plan that it presents or carries out
 
     @property
     def as_sent(self) -> tuple[str, ...]:
@@ -211,9 +211,8 @@ class Facts:
     previous_summary: str | None = None  # of an earlier run, if the history was cut
     title: str = ""  # the agent's own
     commands: tuple[str, ...] = ()  # some commands of the session
-    titles: tuple[
-        tuple[str, str], ...
-    ] = ()  # ("plan" | "commit" | "pr" | "issue", title), in order
+    # Of plans, commits, pull requests and issues: ("plan" | "commit" | "pr" | "issue", title).
+    titles: tuple[tuple[str, str], ...] = ()  # oldest first
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,9 @@ class Answers:
     ) -> Match:
         """Find the session that a reference means, by its name or else by a search."""
         search = partial(best_sessions, self._texts, limit=CANDIDATES_MAX)
-        where: dict[str, Any] = {"cwd": cwd, "scope": scope, "exclude": exclude}
-        return self.name_index.now().resolve(ref, **where, fuzzy=fuzzy, search=search)
+        return self.name_index.now().resolve(
+            ref, cwd=cwd, scope=scope, exclude=exclude, fuzzy=fuzzy, search=search
+        )
 
     def row_of(self, args: RefParams | SessionParams) -> Row:
         ref = args.ref if isinstance(args, RefParams) else args.session

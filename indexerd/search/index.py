@@ -458,15 +458,16 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
     cwd = shown_path(names.cwd)
     above = cwd.rstrip("/") + "/"
     paths = [path for key in ("filesModified", "filesRead") for path in row.get(key) or ()]
-    texts = (
-        "\n".join(names.aliases),
-        ", ".join(row.get("tags") or ()),
-        row.get("description") or "",
-        summary,
-        "\n".join(dict.fromkeys(path.removeprefix(above) for path in paths)),
-        cwd,
+    files = dict.fromkeys(path.removeprefix(above) for path in paths)
+    return About(
+        name=storable("\n".join(names.aliases)[:TEXT_MAX]),
+        tags=storable(", ".join(row.get("tags") or ())[:TEXT_MAX]),
+        description=storable((row.get("description") or "")[:TEXT_MAX]),
+        summary=storable(summary[:TEXT_MAX]),
+        files=storable("\n".join(files)[:TEXT_MAX]),
+        cwd=storable(cwd[:TEXT_MAX]),
+        named=names.named,
     )
-    return About(*[storable(text[:TEXT_MAX]) for text in texts], names.named)  # type: ignore[arg-type,call-arg]  # a list's length
 
 
 def _sign(texts: About) -> int:

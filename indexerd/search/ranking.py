@@ -74,7 +74,7 @@ _CANDIDATES = 30  # sessions that are ranked in addition to the limit
 _SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
 _WIDER = 10  # how many more places are read if the scope is larger
 _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that are compared with a typed one
-_SLIP_MIN = 4  # letters of a word that may have a typo; with twice as many it may have two
+_SIMILAR_MIN = 4  # letters of a word that may have a typo; with twice as many it may have two
 _COPIES_MAX = 100  # of one message
 _SESSIONS_AT_ONCE = 50  # in one step of a pattern's search
 _STEM_MIN, _ENDING_MAX = 3, 6  # letters of a word with other endings, and of an ending
@@ -277,12 +277,12 @@ class _Search:
     def _similar(self, term: Term) -> list[Term]:
         """Return the word that was probably meant: one or two typos away."""
         word = term.spellings[0][0]
-        if term.quoted or len(word) < _SLIP_MIN or not word.isalpha():
+        if term.quoted or len(word) < _SIMILAR_MIN or not word.isalpha():
             return []
         from rapidfuzz import process  # noqa: PLC0415 - 4 MB, for words that nothing has
         from rapidfuzz.distance import OSA  # noqa: PLC0415 - as above
 
-        known, most = self._begun(word[:2], _SIMILAR_MAX), min(2, len(word) // _SLIP_MIN)
+        known, most = self._begun(word[:2], _SIMILAR_MAX), min(2, len(word) // _SIMILAR_MIN)
         near = process.extract(word, [*known], scorer=OSA.distance, score_cutoff=most, limit=None)
         best = min(near, key=lambda match: (match[1], -known[match[0]]))[0] if near else word
         return [Term(best)] if best != word else []

@@ -52,6 +52,8 @@ class _Sentence(NamedTuple):
 
 
 class _Found(NamedTuple):
+    """A sentence that may be shown; those of more worth come first."""
+
     worth: float
     sentence: _Sentence
 
@@ -87,14 +89,14 @@ class _Session:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._turns = _turns(facts.messages)
+        self._messages = [each for turn in self._turns for each in (turn.request, *turn.answers)]
+        requests = [turn.request for turn in self._turns]
         counts = Counter[str]()
-        for turn in self._turns:
-            for message in (turn.request, *turn.answers):
-                terms = frozenset[str]().union(*(sentence.terms for sentence in message))
-                counts.update(dict.fromkeys(terms, 2 if message is turn.request else 1))
+        for message in (*self._messages, *requests):
+            counts.update({term for sentence in message for term in sentence.terms})
         self._weights = {term: log2(1 + count) for term, count in counts.items()}
-        every = (message for turn in self._turns for message in (turn.request, *turn.answers))
-        retracting = (s for message in every for s in message if lexicon.TAKEN_BACK.search(s.text))
+        every = (sentence for message in self._messages for sentence in message)
+        retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
 
     def _weight(self, terms: frozenset[str]) -> float:
@@ -140,10 +142,8 @@ class _Session:
             asked = clip(asked, _ASKED_MAX).rstrip("…")
             subjects = [word for word in self.key_words if word.lower() not in asked.lower()][:2]
             strongest = sorted(self._weights.values())[-4:]
-            yield (
-                0.25 * sum(strongest) / 8,
-                ": ".join([asked, *[", ".join(subjects)][: len(subjects)]]),
-            )
+            named = f"{asked}: {', '.join(subjects)}" if subjects else asked
+            yield 0.25 * sum(strongest) / 8, named
         for path in self._facts.files_modified[:1]:
             yield 0.02, headline(f"Changes to {_base(path)}")
         yield 0.01, headline(f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
@@ -158,29 +158,23 @@ class _Session:
         worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
         worth *= 0.3 if lexicon.PASTED.search(text) else 1.0
         worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
-        return worth * (
-            1.25 if lexicon.WISH.match(text) else 0.8 if lexicon.MUSING.search(text[:160]) else 1.0
-        )
+        if lexicon.WISH.match(text):
+            return 1.25 * worth
+        return worth * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
 
     @cached_property
     def key_words(self) -> list[str]:
-        every = (message for turn in self._turns for message in (turn.request, *turn.answers))
-        return key_words(" ".join(sentence.text for sentence in message) for message in every)
+        """The words that tell the subject of most messages."""
+        return key_words(" ".join(s.text for s in message) for message in self._messages)
 
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""
-        openings = (
-            [
-                s
-                for s in turn.request[:_OPENING]
-                if len(meaning(s.terms)) > 1 and not lexicon.PASTED.search(s.text)
-            ]
-            for turn in self._turns
-        )
-        leads = [
-            max(fit, key=lambda s: (not s.place, self._weight(s.terms))) for fit in openings if fit
-        ]
-        asked = [_Found(self._weight(lead.terms), lead) for lead in leads]
+        asked: list[_Found] = []
+        for turn in self._turns:
+            opening = [s for s in turn.request[:_OPENING] if not lexicon.PASTED.search(s.text)]
+            if fit := [s for s in opening if len(meaning(s.terms)) > 1]:
+                best = max(fit, key=lambda s: (not s.place, self._weight(s.terms)))
+                asked.append(_Found(self._weight(best.terms), best))
         best_first = [*asked[:1], *sorted(asked[1:], key=lambda each: -each.worth)]
         plans = [title for kind, title in self.titles if kind == "plan"][:_GOALS]
         return [*plans, *_shown(_distinct(best_first, _GOALS))]
@@ -303,7 +297,7 @@ def describe(facts: Facts) -> Metadata:
     written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
     base = facts.cwd.rstrip("/") + "/"
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
-    paths = [path for path in paths if "/.claude/plans/" not in path]
+    paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
     files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]
     listed = ", ".join(f"`{clip(file, 100)}`" for file in files)
     sections = {

@@ -1,13 +1,16 @@
-"""The words by which sentences are recognised: English, as most of what agents write.
+"""Words and patterns that tell a result from a plan, a choice or a question, in English.
 
-Sentences of other languages are ranked by their terms alone.
+Sentences in other languages match none of them, and are ranked by their terms alone.
 """
 
 from __future__ import annotations
 
 import re
 
-_BEGUN = r"(?:(?:ok(?:ay)?|now|so|then|also|and|first|next|great|good|perfect|right|sure|yes|ah)[\s,.!:—-]{1,3}){0,6}"  # noqa: E501
+_BEGUN = (  # words before a sentence's first word
+    r"(?:(?:ok(?:ay)?|now|so|then|also|and|first|next|great|good|perfect|right|sure|yes|ah)"
+    r"[\s,.!:—-]{1,3}){0,6}"
+)
 
 
 def _cue(words: str) -> re.Pattern[str]:
@@ -123,6 +126,6 @@ DULL = """add agree answer ask call change check clean code continue create curr
     remove rename request result review sure tell thank thanks thought ticket time today try
     understand update user verify want week write http https www session conversation"""
 # Words about the work, not about its subject.
-PROCEDURE = """address apply ask bit branch bugbot changes ci comment commit conflict continue
+PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue
     description done draft explain fail feedback fix lint linter linting main master merge open
     parent pass plan pr propose pull push rebase refine review squash testing thing update"""

@@ -10,10 +10,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 
 from indexerd.models.extractive import lexicon
 from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.search.query import stem, stop_words
 
 TITLE_MAX = 72  # characters
 _READ_MAX = 60_000  # characters of a message that are read, half from each end
@@ -50,30 +51,18 @@ _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b"
 
 
 @cache
-def stop_words() -> frozenset[str]:
-    """Return the stop words of seven languages."""
-    from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
-
-    words = frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"]))
-    return words.difference(lexicon.SOFTWARE.split())
+def _stop_words() -> frozenset[str]:
+    return stop_words().difference(lexicon.SOFTWARE.split())
 
 
 @cache
 def _dull_words() -> frozenset[str]:
-    return stop_words().union(lexicon.DULL.split())
-
-
-@lru_cache(maxsize=16_384)
-def _stem(word: str) -> str:
-    from snowballstemmer import stemmer  # type: ignore[import-untyped] # noqa: PLC0415 - as above
-
-    # A new stemmer each time: it keeps its current word, which threads would share.
-    return str(stemmer("english").stemWord(word)) if word.isascii() else word
+    return _stop_words().union(lexicon.DULL.split())
 
 
 def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
     """Yield the stems of words; for unspaced scripts, pairs of characters."""
-    skip, spread = stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
+    skip, spread = _stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
     text = unicodedata.normalize("NFKD", text if spread == text else f"{text} {spread}").casefold()
     if not text.isascii():
         text = "".join([char for char in text if not unicodedata.combining(char)])
@@ -81,7 +70,7 @@ def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
         if _UNSPACED_BEGIN.match(word):
             yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
         elif word not in skip and (len(word) > 1 or word.isdigit()):
-            yield _stem(word)
+            yield stem(word)
 
 
 def topics(text: str) -> frozenset[str]:
@@ -100,7 +89,7 @@ def meaning(terms: frozenset[str]) -> frozenset[str]:
 
 @cache
 def _procedure() -> frozenset[str]:
-    return frozenset(map(_stem, lexicon.PROCEDURE.split()))
+    return frozenset(map(stem, lexicon.PROCEDURE.split()))
 
 
 def key_words(texts: Iterable[str]) -> list[str]:
@@ -117,7 +106,7 @@ def key_words(texts: Iterable[str]) -> list[str]:
         written |= found
     subjects = [word for word in counts if meaning(topics(word)) or not word.isascii()]
     subjects = [word for word in subjects if not word.endswith(("ly", "ing"))]
-    forms = {_stem(word): word for word in sorted(subjects, key=counts.__getitem__)}
+    forms = {stem(word): word for word in sorted(subjects, key=counts.__getitem__)}
     best = sorted(forms.values(), key=lambda word: (-counts[word], -len(word), word))
     return [written[word] for word in best[:_KEY_WORDS]]
 
