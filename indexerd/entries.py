@@ -208,9 +208,7 @@ class Facts:
     files_modified: tuple[str, ...] = ()
     tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
-    previous_summary: str | None = None  # of an earlier run, if the history was cut
     title: str = ""  # the agent's own
-    commands: tuple[str, ...] = ()  # some commands of the session
     # Of plans, commits, pull requests and issues: ("plan" | "commit" | "pr" | "issue", title).
     titles: tuple[tuple[str, str], ...] = ()  # oldest first
 

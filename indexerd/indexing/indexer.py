@@ -15,7 +15,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +37,15 @@ from indexerd.errors import (
 from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import index_prompt, retry_prompt
-from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
+from indexerd.indexing.transcript import (
+    LOCAL_BYTES,
+    MESSAGE_MAX,
+    Caps,
+    Section,
+    Transcript,
+    assemble,
+    size_of,
+)
 from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Stamp, Usage, read_meta, stamp
 from indexerd.meta.writer import MetaWriter
@@ -201,7 +209,8 @@ class Indexer:
     ) -> tuple[Done, list[Any]]:
         """Read the session, ask the model, write the answer; raises IndexerdError."""
         session_id = session.info.session_id
-        snapshot = await take_snapshot(self.library, self.read, session_id, settings)
+        local = bool(models) and models[0].key.startswith(LOCAL)
+        snapshot = await take_snapshot(self.library, self.read, session_id, settings, local=local)
         clean, prompt = redactor(settings), snapshot.prompt
         audit = {
             "customType": "session-index:index",
@@ -321,24 +330,27 @@ def _meta_file(
 
 
 async def take_snapshot(
-    library: Library, read: Read, session_id: str, settings: Settings
+    library: Library, read: Read, session_id: str, settings: Settings, *, local: bool = False
 ) -> Snapshot:
     """Take a snapshot; nothing leaves the machine.
+
+    For a `local` model, the facts have all messages of the path, up to LOCAL_BYTES.
 
     A session's facts need all its lines. They are read in steps, so that the reader thread does
     other work in between. Raises NotFoundError, SessionUnreadableError or SessionEmptyError.
     """
+    least = LOCAL_BYTES if local else 0
     while not await read(library.texts.index_session, session_id):
         pass
     while True:
         with suppress(ValueError):  # a line no longer parses: the file was rewritten
-            taken: Snapshot = await read(_take, library, session_id, settings)
+            taken: Snapshot = await read(_take, library, session_id, settings, least)
             return taken
         if not await read(library.reread, session_id):
             raise SessionUnreadableError("the session file changed while it was read")
 
 
-def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
+def _take(library: Library, session_id: str, settings: Settings, least: int) -> Snapshot:
     info, state = library.files.info(session_id), library.files.state(session_id)
     if info is None or state is None:
         raise NotFoundError("the session's file is gone")
@@ -350,17 +362,17 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     described, redact = border(info.agent, state, old), redactor(settings)
     with library.files.lines(session_id) as lines:
         caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-        transcript = assemble(_newest_first(info, state, lines, described), caps, redact)
+        messages = _newest_first(info, state, lines, described)
+        transcript = assemble(messages, caps, redact, least=least)
     if not transcript.text or state.leaf_id is None:
         raise SessionEmptyError(EMPTY)
     only_new = described is not None and transcript.only_new
-    counts, summary, earlier = Counter(transcript.redactions), "", ""
+    counts, earlier = Counter(transcript.redactions), ""
     if old and _indexed_row(state, old) is not None and (only_new or transcript.cut):
-        summary, earlier = _carried(old, redact, counts, whole=only_new)
+        earlier = _carried(old, redact, counts, whole=only_new)
     row = library.store.get(session_id) or {}
-    facts = _facts(transcript, info, row, summary if transcript.cut else None, redact)
-    titles = library.texts.titles(session_id)
-    facts = replace(facts, titles=tuple((kind, redact(title)[0]) for kind, title in titles))
+    titles = [(kind, redact(title)[0]) for kind, title in library.texts.titles(session_id)]
+    facts = _facts(transcript, info, row, titles, redact)
     return Snapshot(
         info=info,
         session_file=row.get("sessionFile", info.path),
@@ -396,10 +408,8 @@ def _old_meta(directory: Path, session_id: str) -> MetaFile | None:
     return None
 
 
-def _carried(
-    meta: MetaFile, redact: Redactor, counts: Counter[str], *, whole: bool
-) -> tuple[str, str]:
-    """Return an earlier run's summary, and the text to send: the `whole` answer or the summary."""
+def _carried(meta: MetaFile, redact: Redactor, counts: Counter[str], *, whole: bool) -> str:
+    """Return what to send of an earlier run: the `whole` answer, or its summary."""
 
     def safe(text: str) -> str:  # another program may have written it, unredacted
         clean, more = redact(clean_text(text, len(text)))
@@ -408,11 +418,11 @@ def _carried(
 
     summary = safe(meta.summary)
     if not whole:
-        return summary, summary[:SUMMARY_MAX]
+        return summary[:SUMMARY_MAX]
     tags = ", ".join(" ".join(safe(tag).split())[:TAG_MAX] for tag in meta.tags[:TAGS_MAX])
     head = f"Name: {' '.join(safe(meta.name).split())[:NAME_MAX]}\nTags: {tags}"
     described = safe(meta.description)[:DESCRIPTION_MAX]
-    return summary, f"{head}\n\n{described}\n\n{summary[:SUMMARY_MAX]}"
+    return f"{head}\n\n{described}\n\n{summary[:SUMMARY_MAX]}"
 
 
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
@@ -454,17 +464,19 @@ def _newest_first(
 
 
 def _facts(
-    text: Transcript, info: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
+    text: Transcript,
+    info: SessionInfo,
+    row: dict[str, Any],
+    titles: Sequence[tuple[str, str]],
+    redact: Redactor,
 ) -> Facts:
     done = facts_of(row) or RowFacts()
-    uses = (use for each in done.tool_uses.values() for use in each)
     return Facts(
         messages=tuple((section.role, section.text) for section in text.sections),
         files_read=tuple(done.files_read),
         files_modified=tuple(done.files_modified),
         tools_used=done.tools_used,
         cwd=shown_path(info.cwd),
-        previous_summary=summary,
         title=redact(info.agent_title or "")[0],
-        commands=tuple(redact(use)[0] for use in uses),
+        titles=tuple(titles),
     )

@@ -22,6 +22,7 @@ MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
 # is no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
+LOCAL_BYTES = 2_000_000  # of a session, for a local model
 _SPEAKER = re.compile(r"\n(?<!\n\n)\n(?:\n\n)*(User|Assistant): ")  # starts a section
 
 _T = TypeVar("_T")
@@ -64,9 +65,15 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> Transcript:
-    """Read sections, newest first, until the cap is passed; redact, cut and mark the text."""
-    taken, text, counts = redact_newest(newest_first, str, caps, redact)
+def assemble(
+    newest_first: Iterable[Section], caps: Caps, redact: Redactor, *, least: int = 0
+) -> Transcript:
+    """Read sections, newest first, until the cap is passed; redact, cut and mark the text.
+
+    If there are as many, `least` bytes are read: what a local model reads costs nothing.
+    """
+    reading = Caps(max(caps.max_bytes, least), math.inf if least else caps.max_lines)
+    taken, text, counts = redact_newest(newest_first, str, reading, redact)
     sections, cut = _sections(text), caps.passed(text)
     fresh = [str(section) for section in taken if not section.old]
     only_new = len(fresh) == len(taken)

@@ -26,7 +26,7 @@ from indexerd import errors
 from indexerd.entries import Kind, Prompt, Question
 from indexerd.indexing.check import json_of, reason_of
 from indexerd.indexing.prompt import retry_prompt
-from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of
+from indexerd.indexing.transcript import LOCAL_BYTES, MESSAGE_MAX, Caps, redact_newest, size_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.models.extractive import nearest
@@ -39,7 +39,6 @@ from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession
 
 QUESTION_MAX = 4000  # characters
-LOCAL_BYTES = 2_000_000  # of a session, for the built-in model
 TURNS_MAX = 1000  # turns whose questions are counted; the oldest are forgotten
 ANSWER_MAX = 8000  # characters
 EXCERPT_MAX = 280

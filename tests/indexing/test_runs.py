@@ -12,6 +12,7 @@ from indexerd.entries import Kind, code
 from indexerd.indexing.indexer import border
 from indexerd.meta.model import MetaFile
 from indexerd.models.base import Reply
+from indexerd.models.extractive import Extractive
 from indexerd.privacy.redact import redact
 from indexerd.sessions.state import SessionState
 from tests.fakes.scripted import Answer, Delayed, Scripted
@@ -79,12 +80,10 @@ def test_an_abandoned_branchs_summary_is_not_continued(tmp_path: Path, model: st
     bench.turn(7, "Other words. " * 600)
     left = bench.snapshot()
     assert "ABANDONED" not in left.prompt.user
-    assert not left.facts.previous_summary
     bench.session.last = on_path
     bench.turn(8, "Other words. " * 600)
     stayed = bench.snapshot()
     assert "ABANDONED" in stayed.prompt.user
-    assert stayed.facts.previous_summary == "## Goal\n- ABANDONED."
 
 
 def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
@@ -98,6 +97,17 @@ def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
     assert "That was the key." in prompt
     assert "MIIE" not in prompt
     assert redact(prompt).counts == {}
+
+
+def test_the_built_in_model_reads_the_whole_path(tmp_path: Path) -> None:
+    """S0.14: the cap is for models that cost; the goal of a long session is in its beginning."""
+    bench = Bench(tmp_path, max_bytes=1024)
+    bench.session.say("user", "Please move the billing exports from cron to the job queue.")
+    for number in range(9):
+        bench.turn(number, "Other words. " * 60)
+    assert "billing exports" not in bench.snapshot().prompt.user
+    bench.index(Extractive())
+    assert "move the billing exports" in bench.meta["summary"]
 
 
 # # -- answers --------------------------------------------------------------------------

@@ -64,11 +64,13 @@ texts = st.one_of(
     st.lists(st.sampled_from(LINES), max_size=8).map("\n".join),
 )
 some = st.lists(texts, max_size=3).map(tuple)
+kinds = st.sampled_from(["plan", "commit", "pr", "issue"])
+written = st.lists(st.tuples(kinds, texts), max_size=4).map(tuple)
 said = st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), max_size=12).map(tuple)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.builds(Facts, said, some, some, st.just({"bash": 2}), texts, st.none() | texts))
+@given(st.builds(Facts, said, some, some, st.just({"bash": 2}), texts, texts, written))
 def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
     """S0.19: valid and repeatable for any input, without role, reference and redaction marks."""
     found = describe(known)

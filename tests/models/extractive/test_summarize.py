@@ -154,7 +154,7 @@ def test_a_megabyte_of_unclosed_tags_is_survived() -> None:
     text = "<file a=b>- # [a](" * 60_000
     said = ("user", text), ("assistant", text)
     assert len(told("checkpoint", *said, previous=text, instructions=text, cwd=text)) <= 4000
-    known = Facts(said, (text,), (text,), {text: 1}, text, previous_summary=text)
+    known = Facts(said, (text,), (text,), {text: 1}, text)
     assert describe(known).name
     found = told("turn", ("assistant", "Earlier."), ("user", "ok"), max_tokens=8192)
     assert found.split("\n")[:2] == ["## Original Request", "- ok"]
