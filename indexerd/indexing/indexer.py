@@ -38,7 +38,7 @@ from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import index_prompt, retry_prompt
 from indexerd.indexing.transcript import (
-    LOCAL_BYTES,
+    LOCAL_CAPS,
     MESSAGE_MAX,
     Caps,
     Section,
@@ -334,23 +334,24 @@ async def take_snapshot(
 ) -> Snapshot:
     """Take a snapshot; nothing leaves the machine.
 
-    For a `local` model, the facts have all messages of the path, up to LOCAL_BYTES.
+    For a `local` model, the facts have all messages of the path, within LOCAL_CAPS.
 
     A session's facts need all its lines. They are read in steps, so that the reader thread does
     other work in between. Raises NotFoundError, SessionUnreadableError or SessionEmptyError.
     """
-    least = LOCAL_BYTES if local else 0
     while not await read(library.texts.index_session, session_id):
         pass
     while True:
         with suppress(ValueError):  # a line no longer parses: the file was rewritten
-            taken: Snapshot = await read(_take, library, session_id, settings, least)
+            taken: Snapshot = await read(
+                _take, library, session_id, settings, LOCAL_CAPS if local else None
+            )
             return taken
         if not await read(library.reread, session_id):
             raise SessionUnreadableError("the session file changed while it was read")
 
 
-def _take(library: Library, session_id: str, settings: Settings, least: int) -> Snapshot:
+def _take(library: Library, session_id: str, settings: Settings, read: Caps | None) -> Snapshot:
     info, state = library.files.info(session_id), library.files.state(session_id)
     if info is None or state is None:
         raise NotFoundError("the session's file is gone")
@@ -363,7 +364,7 @@ def _take(library: Library, session_id: str, settings: Settings, least: int) -> 
     with library.files.lines(session_id) as lines:
         caps = Caps(settings.index.max_bytes, settings.index.max_lines)
         messages = _newest_first(info, state, lines, described)
-        transcript = assemble(messages, caps, redact, least=least)
+        transcript = assemble(messages, caps, redact, read)
     if not transcript.text or state.leaf_id is None:
         raise SessionEmptyError(EMPTY)
     only_new = described is not None and transcript.only_new

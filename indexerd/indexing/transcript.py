@@ -22,7 +22,6 @@ MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
 # is no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
-LOCAL_BYTES = 2_000_000  # of a session, for a local model
 _SPEAKER = re.compile(r"\n(?<!\n\n)\n(?:\n\n)*(User|Assistant): ")  # starts a section
 
 _T = TypeVar("_T")
@@ -49,6 +48,10 @@ class Caps(NamedTuple):
         return size_of(text) > self.max_bytes or text.count("\n") >= self.max_lines
 
 
+# What a local model reads costs nothing, but one thread reads for all sessions.
+LOCAL_CAPS = Caps(2_000_000, 20_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The text to send, and facts about what was left out."""
@@ -66,14 +69,10 @@ def size_of(text: str) -> int:
 
 
 def assemble(
-    newest_first: Iterable[Section], caps: Caps, redact: Redactor, *, least: int = 0
+    newest_first: Iterable[Section], caps: Caps, redact: Redactor, read: Caps | None = None
 ) -> Transcript:
-    """Read sections, newest first, until the cap is passed; redact, cut and mark the text.
-
-    If there are as many, `least` bytes are read: what a local model reads costs nothing.
-    """
-    reading = Caps(max(caps.max_bytes, least), math.inf if least else caps.max_lines)
-    taken, text, counts = redact_newest(newest_first, str, reading, redact)
+    """Read sections, newest first, until `read` is passed; redact, cut to `caps`, mark the text."""
+    taken, text, counts = redact_newest(newest_first, str, read or caps, redact)
     sections, cut = _sections(text), caps.passed(text)
     fresh = [str(section) for section in taken if not section.old]
     only_new = len(fresh) == len(taken)

@@ -26,7 +26,7 @@ from indexerd import errors
 from indexerd.entries import Kind, Prompt, Question
 from indexerd.indexing.check import json_of, reason_of
 from indexerd.indexing.prompt import retry_prompt
-from indexerd.indexing.transcript import LOCAL_BYTES, MESSAGE_MAX, Caps, redact_newest, size_of
+from indexerd.indexing.transcript import LOCAL_CAPS, MESSAGE_MAX, Caps, redact_newest, size_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.models.extractive import nearest
@@ -362,7 +362,7 @@ class Questions:
 
     async def _ask(self, run: _Run, model: Model) -> Answer:
         local = model.key.startswith(LOCAL)
-        size = LOCAL_BYTES if local else run.settings.query.max_bytes
+        size = LOCAL_CAPS.max_bytes if local else run.settings.query.max_bytes
         work = partial(read_context, max_bytes=size, clean=run.clean)
         context = await self._services.pool.read(run.session_id, run.leaf, work)
         if not context.sections:

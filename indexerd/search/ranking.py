@@ -252,11 +252,11 @@ class _Search:
     def _forms(self, word: str, term: Term) -> dict[str, float]:
         """Return words of the index that a typed word stands for, with a factor each."""
         forms = {word: 1.0}
-        if term.quoted or not word.isalpha() or len(word) < _STEM_MIN:
+        if term.quoted or len(word) < _STEM_MIN:
             return forms
         base = stem(word)
         begin = base if word.startswith(base) else base[:-1]  # happi, of happy
-        for other in self._begun(begin, _FORMS_MAX):
+        for other in self._begun(begin, _FORMS_MAX) if word.isalpha() else ():
             if abs(len(other) - len(word)) <= _ENDING_MAX and stem(other) == base:
                 forms.setdefault(other, _STEMMED)
         if term.begins and sum(map(self._frequency, forms)) < self._limit:

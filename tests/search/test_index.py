@@ -45,6 +45,13 @@ def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) 
     assert hits(index, "name of nobody") == []
 
 
+def test_the_beginning_of_a_commit_is_found(index: TextIndex) -> None:
+    """S1.44: the last word of a query may be a beginning, also with digits."""
+    fill(index, row("one"))
+    say(index, "one", "pushed as 3ef1e8c2abc")
+    assert hits(index, "3ef1e8c2") == [("one", "message")]
+
+
 def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex) -> None:
     """If no place has all words, those with most of them are found, with a warning."""
     fill(index, row("one"), row("two"))

@@ -35,7 +35,7 @@ from indexerd.protocol.limits import TAGS_MIN
 
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 12, 8, 8  # items of a summary
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
-_BEGIN_MAX, _END_MAX = 200_000, 800_000  # characters of messages
+_BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _BRIEF = 6  # words, below which a text without a verb is a heading
 _OPENING = 6  # sentences of a request that tell its subject

@@ -114,6 +114,8 @@ def measured(world: World, agent: str, turns: int, output: str) -> Iterator[Meas
     with world.daemon() as process:
         wait_turns(world, small.id, 40)
         wait_turns(world, large.id, turns)
+        for each in (small, large):  # the daemon indexes both by itself
+            until(lambda key=each.id: world.row(key).get("newUserMessages") == 0, "an index run")
         for method, params in ASKED:  # load lazy imports before measuring
             with suppress(SessionEmptyError):
                 ask(world, small.id, method, params)

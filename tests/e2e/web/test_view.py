@@ -69,7 +69,12 @@ def test_the_view_starts_no_program(world: World) -> None:
             browser.get(world.run("web", "--json", session.id)["link"])
             for page in ("", "/document", "/sent", "/family", "/export"):
                 assert browser.get(f"{view['url']}/s/{session.id}{page}").is_success, page
-            assert browser.get(f"{view['url']}/?q=widget").is_success
+            until(lambda: world.call("search", query="widget")["hits"], "the text in the index")
+            for query, some in (("widget", False), ("widget zeppelin", True)):
+                found = browser.get(f"{view['url']}/?q={query}")
+                assert found.is_success
+                assert "<mark>widget</mark>" in found.text
+                assert ("1 of 2 words" in found.text) is some
         by = {int(line.split()[0]) for line in started.read_text().splitlines()}
     assert daemon.pid in by  # the daemon itself started the view
     assert view["pid"] not in by
