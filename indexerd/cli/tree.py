@@ -125,6 +125,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     # The session is read in this process: the answer could be too large for the socket.
     from indexerd.daemon.open_session import read_alone
     from indexerd.disk import create_file
+    from indexerd.privacy.redact import Redactor
     from indexerd.web.document import Wish
     from indexerd.web.session_page import export as make
 
@@ -134,8 +135,8 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     form = form or (suffix if suffix in ("md", "json") else "html")
     if not file and not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page cannot be shown in a terminal", hint="pass a file: -o FILE.html")
-    extra = tuple(settings.redact.extra_patterns)
-    wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
+    redactor = Redactor(tuple(settings.redact.extra_patterns)) if redact else None
+    wish = Wish(for_people=form != "json", redact=redactor, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
     with read_alone(stored["session"], settings, os.environ, Path.home()) as library:
         name, text = make(library, stored, form, wish)

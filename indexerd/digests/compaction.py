@@ -23,9 +23,10 @@ from indexerd.digests.compact_pi import Prepared, prepare
 from indexerd.digests.segments import store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Summarizer
-from indexerd.digests.transcript import RedactedTranscript, redact_parts
+from indexerd.digests.transcript import redact_parts
 from indexerd.entries import Kind, Stretch, ToolResult
 from indexerd.errors import SessionEmptyError
+from indexerd.indexing.transcript import Section
 from indexerd.models.extractive.sentences import decisions
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text, inline, quoted
@@ -77,8 +78,8 @@ class CompactionPlan:
 
     strategy: str
     cut: Prepared
-    history: RedactedTranscript
-    prefix: RedactedTranscript  # the beginning of a turn whose end is kept
+    history: list[Section]
+    prefix: list[Section]  # the beginning of a turn whose end is kept
     messages: int  # in both
     previous: str  # the earlier summary, to be merged
     files: FileLists
@@ -117,7 +118,7 @@ def plan_compaction(
         _without_secrets(cut.files, clean),
         users_of(replace(m, texts=(clean(m.text)[0],)) for m in users),
     )
-    if not (plan.history.parts or plan.prefix.parts or plan.previous):
+    if not (plan.history or plan.prefix or plan.previous):
         raise SessionEmptyError("there is no text to summarize")
     return plan
 
@@ -147,7 +148,7 @@ def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
     return FileLists(*(tuple(clean(p)[0] for p in paths) for paths in (files.read, files.modified)))
 
 
-Branch = tuple[RedactedTranscript, FileLists, Path | None, dict[str, Any]]
+Branch = tuple[list[Section], FileLists, Path | None, dict[str, Any]]
 
 
 def plan_branch(
@@ -166,7 +167,7 @@ def plan_branch(
     messages, files = fit_branch(entries, max(1, window - settings.digest.reserve_tokens))
     selected = transcript.summarizable_messages(messages, state, session.info.agent)
     text = redact_parts(selected, clean)
-    if not text.parts:
+    if not text:
         return None
     own, files = set(rows), _without_secrets(files, clean)
     within = [at for at, row in enumerate(message_rows(state, rows[-1])) if row in own] or [0]
@@ -175,7 +176,7 @@ def plan_branch(
         "covering": (within[0], within[-1]),
         "leaf_id": leaf,
         "files_modified": files.modified,
-        "key_decisions": decisions(words for _, words in transcript.words_in(text.parts)),
+        "key_decisions": decisions(words for _, words in transcript.words_in(text)),
     }
     return text, files, session.home, facts
 
@@ -283,10 +284,10 @@ async def compact(services: Services, args: params.Compact) -> dict[str, Any]:
     files = older if row["agent"] != "pi" and args.leaf is None else plan.files
     writer = Summarizer(services, row, "compaction", strategy=plan.strategy)
     text, where = plan.previous or NO_HISTORY, shown_path(row["cwd"])
-    if plan.history.parts:
+    if plan.history:
         base = Stretch("checkpoint", (), where, plan.previous, max_tokens=prompts.CHECKPOINT_TOKENS)
         text = await writer.write(plan.history, base, prompts.Wish(args.instructions or ""))
-    if plan.prefix.parts:
+    if plan.prefix:
         base = Stretch("turn", (), where, max_tokens=prompts.TURN_TOKENS)
         text += TURN_HEADING + await writer.write(plan.prefix, base)
     if writer.model and plan.strategy == "pi" and not args.handoff:  # a hand-off lists the files
@@ -305,7 +306,7 @@ async def compact(services: Services, args: params.Compact) -> dict[str, Any]:
     if plan.strategy == "codex":
         answer["replacementHistory"] = replacement_history(plan.users, text)
     if args.handoff:
-        author, words = writer.model or row["agent"], transcript.words_in(plan.history.parts)
+        author, words = writer.model or row["agent"], transcript.words_in(plan.history)
         answer["handoff"] = await asyncio.to_thread(document, row, text, author, older, words)
     return answer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from indexerd.entries import Entry, Stretch
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
+from indexerd.indexing.transcript import Section
 from indexerd.models.extractive.sentences import decisions, key_words
 from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import redactor
@@ -54,7 +55,7 @@ class Plan:
     before: int  # messages of the assembled context: verbatim messages, and one per segment
     why: str = ""
     stretch: Stretch | None = None
-    text: transcript.RedactedTranscript = transcript.NO_PARTS
+    text: Sequence[Section] = ()
     tokens: int = 0  # estimated, of the messages covered
     facts: dict[str, Any] = field(default_factory=dict)  # of the segment
     report: dict[str, Any] = field(default_factory=dict)  # topics, commands
@@ -100,7 +101,7 @@ def plan_segment(
         entries = {at: read(at) for at in rows_between(state.path(), rows, first, last)}
     _fill(plan, entries, session, settings)
     plan.facts |= {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
-    aim = int(wanted.target_compression * sum(len(part.text) + 2 for part in plan.text.parts) / 4)
+    aim = int(wanted.target_compression * sum(len(str(part)) + 2 for part in plan.text) / 4)
     plan.stretch = Stretch(
         "segment",
         (),
@@ -119,7 +120,7 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
     kept = pruned(messages) if settings.digest.prune_tool_output else messages
     selected = transcript.summarizable_messages(kept, state, agent)
     plan.text = transcript.redact_parts(selected, clean, RESULT_MAX)
-    words = transcript.words_in(plan.text.parts)
+    words = transcript.words_in(plan.text)
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
     activity = ActivityStats()
     for entry in entries.values():

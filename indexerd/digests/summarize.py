@@ -17,9 +17,9 @@ from typing import Any
 
 from indexerd import errors
 from indexerd.digests.prompts import NO_WISH, Wish, consult, instructions, summary_prompt
-from indexerd.digests.transcript import Part, RedactedTranscript, words_in
+from indexerd.digests.transcript import words_in
 from indexerd.entries import Prompt, Stretch
-from indexerd.indexing.transcript import size_of
+from indexerd.indexing.transcript import Section, secrets_in, size_of, text_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import Model, Reply
 from indexerd.privacy.redact import redactor
@@ -63,18 +63,18 @@ class Summarizer:
     def usage(self) -> dict[str, Any]:
         return {**self.calls.usage, "model": self.model, "ms": self.ms}
 
-    async def write(self, text: RedactedTranscript, base: Stretch, wish: Wish = NO_WISH) -> str:
+    async def write(self, text: Sequence[Section], base: Stretch, wish: Wish = NO_WISH) -> str:
         """Summarize; an IndexerdError means that there is no summary.
 
         `base` is the stretch without its messages.
         """
-        if not text.parts:
+        if not text:
             raise errors.SessionEmptyError("there is no text to summarize")
-        started, self._redactions = perf_counter(), Counter(text.redactions)
+        started, self._redactions = perf_counter(), secrets_in(text)
         try:
             wish = Wish(self._safe(wish.focus), self._safe(wish.instead))
             wish = await self._consult_hook(base, wish)
-            work = partial(self._by_model, text.parts, base, wish)
+            work = partial(self._by_model, text, base, wish)
             summary, model = await first_usable(self._services.summarizers(), work)
         except errors.ModelError as bad:
             if self._manual and bad.kind not in ("budget_exhausted", "model_unavailable"):
@@ -108,7 +108,7 @@ class Summarizer:
         return Wish(wish.focus, instead, tuple(map(self._safe, advice.context or ())))
 
     async def _by_model(
-        self, everything: Sequence[Part], base: Stretch, wish: Wish, model: Model
+        self, everything: Sequence[Section], base: Stretch, wish: Wish, model: Model
     ) -> str:
         """Summarize with one model, in smaller parts if the text is too large for it."""
         segment, pause = self._task == "segment", PAUSE_SECONDS
@@ -121,8 +121,7 @@ class Summarizer:
                 previous="\n\n".join([base.previous, *texts]).strip(),
                 instructions=wish.focus,
             )
-            text = "\n\n".join(part.text for part in parts)
-            prompt = summary_prompt(text, stretch, secrets.token_hex(8), wish)
+            prompt = summary_prompt(text_of(parts), stretch, secrets.token_hex(8), wish)
             try:
                 texts.append(await self._ask(model, prompt))
             except errors.ContextTooLargeError:

@@ -7,16 +7,15 @@ session nobody typed anything, and the parent's request counts as the user's wor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 
 from indexerd.agents.json_lines import own_words
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.entries import Compaction, Kind, ToolCall
+from indexerd.indexing.transcript import Section, redact_sections
 from indexerd.privacy.redact import Redactor
 from indexerd.sessions.clipped import arguments
 from indexerd.sessions.context import TOOL_RESULT_MAX, ContextMessage, parts_of
@@ -28,50 +27,21 @@ _PARENTS = {"claude": Kind.TOOL, "codex": Kind.CUSTOM, "opencode": Kind.OTHER}
 _APPROVALS = {"additional_permissions", "justification", "prefix_rule", "sandbox_permissions"}
 _APPROVALS |= {"with_escalated_permissions"}
 
-# ASCII separators, which redaction treats as white space; texts lose them.
-_MARKS = {"user": "\x1c", "assistant": "\x1d", "": "\x1e"}
-_ROLES = {mark: role for role, mark in _MARKS.items()}
-_UNMARKED = str.maketrans(dict.fromkeys(_ROLES))
 
-
-class Part(NamedTuple):
-    """A message, a call or a result as text. `role`: the speaker of a message, else ""."""
-
-    text: str
-    role: str = ""
-
-
-class RedactedTranscript(NamedTuple):
-    """Parts, oldest first, and the counts of what was redacted in them."""
-
-    parts: list[Part]
-    redactions: dict[str, int]
-
-
-NO_PARTS = RedactedTranscript([], {})
-
-
-def words_in(parts: Iterable[Part]) -> list[tuple[str, str]]:
-    return [(p.role, own_words(p.text.partition("]: ")[2])) for p in parts if p.role]
+def words_in(parts: Iterable[Section]) -> list[tuple[str, str]]:
+    return [(part.role, own_words(part.text)) for part in parts if part.role]
 
 
 def redact_parts(
     messages: Iterable[ContextMessage], clean: Redactor, tool_result_max: int = TOOL_RESULT_MAX
-) -> RedactedTranscript:
-    """Redact messages as one text, so that a secret that spans two of them is found.
-
-    A mark before each part gives its speaker; if redaction removes the mark, two parts become one.
-    """
-    marked = list[str]()
-    for message, text in parts_of(messages, tool_result_max=tool_result_max):
-        role = speaker(message) if text.startswith(("[User]: ", "[Assistant]: ")) else ""
-        marked.append(f"{_MARKS[role]}{text.translate(_UNMARKED)}\n\n")
-    cleaned, counts = clean("".join(marked))
-    before, *split = re.split("([\x1c-\x1e])", cleaned)
-    parts = [Part(before.removesuffix("\n\n"))] if before else []  # the first mark is gone
-    for mark, text in zip(split[::2], split[1::2], strict=True):
-        parts.append(Part(text.removesuffix("\n\n"), _ROLES[mark]))
-    return RedactedTranscript(parts, counts)
+) -> list[Section]:
+    """Redact messages, calls and results; those that are no message have the role ""."""
+    parts = list[Section]()
+    for message, written in parts_of(messages, tool_result_max=tool_result_max):
+        label, mark, text = written.partition("]: ")
+        role = speaker(message) if label in ("[User", "[Assistant") else ""
+        parts.append(Section(label + mark, role, text))
+    return redact_sections(parts, clean)
 
 
 def summarizable_messages(

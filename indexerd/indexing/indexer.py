@@ -461,7 +461,7 @@ def _newest_first(
         role = _ROLES.get(state.kind(row))
         line = lines.brief(row) if role else b""
         if role and line and (text := own_words(read(line, state.id(row)).text)):
-            yield Section(role, text[-MESSAGE_MAX:], old)
+            yield Section(f"{role.capitalize()}: ", role, text[-MESSAGE_MAX:], old)
 
 
 def _facts(

@@ -3,15 +3,15 @@
 Sections are `User: …` or `Assistant: …`, separated by blank lines, and read newest first until the
 cap is passed. The joined text is redacted before it is truncated, so a secret is found whole even
 if the cut would split it or it spans two messages. Sections that an earlier summary covers are left
-out, unless a secret spans the border between them and the new ones.
+out.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from indexerd.privacy.redact import Redactor
@@ -22,20 +22,23 @@ MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
 # is no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
-_SPEAKER = re.compile(r"\n(?<!\n\n)\n(?:\n\n)*(User|Assistant): ")  # starts a section
-
-_T = TypeVar("_T")
 
 
-class Section(NamedTuple):
-    """One message with text. `role` is user or assistant."""
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A message or a part of one, with our heading. `role`: user, assistant, or another's."""
 
+    head: str
     role: str
     text: str
     old: bool = False  # covered by an earlier summary
+    secrets: Sequence[str] = ()  # the kind of each that was removed
 
     def __str__(self) -> str:
-        return f"{self.role.capitalize()}: {self.text}"
+        return self.head + self.text
+
+
+_S = TypeVar("_S", bound=Section)
 
 
 class Caps(NamedTuple):
@@ -72,42 +75,56 @@ def assemble(
     newest_first: Iterable[Section], caps: Caps, redact: Redactor, read: Caps | None = None
 ) -> Transcript:
     """Read sections, newest first, until `read` is passed; redact, cut to `caps`, mark the text."""
-    taken, text, counts = redact_newest(newest_first, str, read or caps, redact)
-    sections, cut = _sections(text), caps.passed(text)
-    fresh = [str(section) for section in taken if not section.old]
-    only_new = len(fresh) == len(taken)
-    if fresh and not only_new:
-        new, new_counts = redact("\n\n".join(fresh))
-        only_new = text.endswith(f"\n\n{new}")
-        text, counts = (new, new_counts) if only_new else (text, counts)
-    kept, truncated = truncate_tail(text, caps)
+    sections = redact_newest(newest_first, read or caps, redact)
+    fresh = [section for section in sections if not section.old]
+    kept, truncated = truncate_tail(text_of(fresh or sections), caps)
     sent = f"{kept}\n\n{MARKER}" if truncated else kept
-    return Transcript(sent, truncated, counts, sections, only_new, cut)
+    counts, cut = secrets_in(fresh or sections), caps.passed(text_of(sections))
+    return Transcript(sent, truncated, counts, tuple(sections), bool(fresh), cut)
 
 
-def redact_newest(
-    newest_first: Iterable[_T], render: Callable[[_T], str], caps: Caps, redact: Redactor
-) -> tuple[list[_T], str, dict[str, int]]:
-    """Read items until they pass the caps, and redact them as one text.
+def text_of(sections: Iterable[Section]) -> str:
+    return "\n\n".join(map(str, sections))
 
-    Returns the items, oldest first; their redacted text, joined by blank lines; and the counts of
-    redactions. If redaction shrinks the text too much, twice as much is read.
+
+def secrets_in(sections: Iterable[Section]) -> Counter[str]:
+    """Count the secrets removed from sections, by kind."""
+    return Counter(kind for section in sections for kind in section.secrets)
+
+
+def redact_sections(sections: Sequence[_S], redact: Redactor) -> list[_S]:
+    """Redact sections as one text, because a secret may span several.
+
+    Each keeps its role and its heading, unless that contains a secret; one of which nothing is left
+    is dropped.
     """
-    source, taken, texts = iter(newest_first), list[_T](), list[str]()
+    found = redact.pieces([text for each in sections for text in (f"\n\n{each.head}", each.text)])
+    safe = (
+        replace(each, head=head.strip("\n") if more else each.head, text=text, secrets=more + kinds)
+        for each, (head, more), (text, kinds) in zip(sections, found[::2], found[1::2], strict=True)
+    )
+    return [section for section in safe if section.text.strip() or section.secrets]
+
+
+def redact_newest(newest_first: Iterable[_S], caps: Caps, redact: Redactor) -> list[_S]:
+    """Read sections until they pass the caps, and redact them; return them oldest first.
+
+    If redaction shrinks the text too much, twice as much is read.
+    """
+    source, taken = iter(newest_first), list[_S]()
     size = lines = -2
     wanted = limit = Caps(caps.max_bytes + BEYOND_BYTES, caps.max_lines + BEYOND_LINES)
     while True:
         more = False
-        for item in source:
-            rendered = render(item)
-            taken.append(item)
-            texts.append(rendered)
-            size, lines = size + size_of(rendered) + 2, lines + rendered.count("\n") + 2
+        for section in source:
+            taken.append(section)
+            text = str(section)
+            size, lines = size + size_of(text) + 2, lines + text.count("\n") + 2
             if more := size > limit.max_bytes or lines >= limit.max_lines:
                 break
-        text, counts = redact("\n\n".join(reversed(texts)))
-        if not more or wanted.passed(text):
-            return taken[::-1], text, counts
+        safe = redact_sections(taken[::-1], redact)
+        if not more or wanted.passed(text_of(safe)):
+            return safe
         limit = Caps(2 * limit.max_bytes, 2 * limit.max_lines)
 
 
@@ -130,9 +147,3 @@ def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
         data = lines[-1].encode("utf-8", "replace")
         kept = [data[-caps.max_bytes :].decode("utf-8", "ignore")]
     return "\n".join(reversed(kept)), True
-
-
-def _sections(redacted: str) -> tuple[Section, ...]:
-    """Split the redacted text into sections again, for local models."""
-    _before, *parts = _SPEAKER.split(f"\n\n{redacted}")
-    return tuple(map(Section, map(str.lower, parts[::2]), parts[1::2]))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +31,6 @@ from indexerd.protocol import limits
 if TYPE_CHECKING:
     from indexerd.settings import Settings
 
-Redactor = Callable[[str], tuple[str, dict[str, int]]]  # the redacted text, and counts by kind
 Row = dict[str, Any]
 
 _ROUNDS = 4  # at most: a replacement may expose another secret
@@ -37,6 +38,7 @@ _PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others:
 _NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # each name has one
 _FOLDED_BY_WORDS = [(rule[1].split(), (n, rule)) for n, rule in enumerate(FOLDED_RULES, _FOLDED)]
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lowest rank wins
+_Piece = tuple[str, list[str]]  # a safe text, and the kind of each secret removed from it
 
 # A private key may lack its first or last line, or contain a section label (`User: `) where two
 # messages meet. Its lines may be escaped, joined, indented, quoted, commented, numbered or logged.
@@ -70,22 +72,39 @@ class Redacted(NamedTuple):
     counts: dict[str, int]
 
 
-def redact(text: str, extra: Sequence[str] = ()) -> Redacted:
-    """Replace every secret with `[redacted:<kind>]`; matches of `extra` have the kind `custom`.
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Replaces every secret with `[redacted:<kind>]`; matches of `patterns` have the kind `custom`.
 
-    `extra` are patterns from the settings. A text with secrets is returned without invisible
-    characters, because these could be inside a secret.
+    A text with secrets is returned without invisible characters: they could be inside a secret.
     """
-    seen = bare(text)
-    result = _redacted(seen, extra)
-    return result if seen == text or result.counts else _redacted(text, extra)
+
+    patterns: tuple[str, ...] = ()  # from the settings
+    enabled: bool = True
+
+    def __call__(self, text: str) -> Redacted:
+        ((safe, kinds),) = self.pieces([text])
+        return Redacted(safe, Counter(kinds))
+
+    def pieces(self, texts: list[str]) -> list[_Piece]:
+        """Redact texts as one joined text, because a secret may span several of them.
+
+        What replaces such a secret is in the text where the secret begins.
+        """
+        if not self.enabled:
+            return [(text, []) for text in texts]
+        seen = [*map(bare, texts)]
+        found = _redacted(seen, self.patterns)
+        if seen == texts or any(kinds for _, kinds in found):
+            return found
+        return _redacted(texts, self.patterns)
+
+
+redact = Redactor()
 
 
 def redactor(settings: Settings) -> Redactor:
-    """Make the redactor for these settings."""
-    if not settings.redact.enabled:
-        return lambda text: (text, {})
-    return partial(redact, extra=settings.redact.extra_patterns)
+    return Redactor(tuple(settings.redact.extra_patterns), settings.redact.enabled)
 
 
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
@@ -100,26 +119,31 @@ def quotable(text: str) -> str:
     return escape_path(redact(text).text)
 
 
-def _redacted(text: str, extra: Sequence[str]) -> Redacted:
-    counts: dict[str, int] = {}
+def _redacted(texts: list[str], extra: Sequence[str]) -> list[_Piece]:
+    pieces = [(text, list[str]()) for text in texts]
     for _ in range(_ROUNDS):
+        text = "".join(piece for piece, _ in pieces)
         spans = [*_private_keys(text), *_by_rules(text), *_custom(text, extra)]
         if not spans:
             break
-        merged = list[_Span]()  # overlapping spans become one, named by the most specific rule
+        merged = deque[_Span]()  # overlapping spans become one, named by the most specific rule
         for start, end, named in sorted(spans):
             if merged and start < merged[-1][1]:
                 first, last, other = merged.pop()
                 merged.append((first, max(last, end), min(other, named)))
             else:
                 merged.append((start, end, named))
-        parts, done = [], 0
-        for start, end, (_rank, kind) in merged:
-            counts[kind] = counts.get(kind, 0) + 1
-            parts += [text[done:start], f"[redacted:{kind}]"]
-            done = end
-        text = "".join(parts) + text[done:]
-    return Redacted(text, counts)
+        begin = done = 0  # of the piece; of what was replaced, perhaps in later pieces as well
+        for at, (piece, kinds) in enumerate(pieces):
+            end, parts = begin + len(piece), list[str]()
+            while merged and merged[0][0] < end:
+                start, last, (_rank, kind) = merged.popleft()
+                parts += [text[max(begin, done) : start], f"[redacted:{kind}]"]
+                done = last
+                kinds.append(kind)
+            pieces[at] = "".join(parts) + text[max(begin, done) : end], kinds
+            begin = end
+    return pieces
 
 
 def _private_keys(text: str) -> Iterator[_Span]:
@@ -256,12 +280,13 @@ class OwnSecrets:
 
     def renew(self) -> None:
         """Read the patterns from the settings."""
-        self._extra = sorted(set(self._patterns()))
-        digest = blake2b(json.dumps(self._extra).encode(), digest_size=6).hexdigest()
-        self.mark = f"~{digest}" if self._extra else ""
+        patterns = sorted(set(self._patterns()))
+        digest = blake2b(json.dumps(patterns).encode(), digest_size=6).hexdigest()
+        self.mark = f"~{digest}" if patterns else ""
+        self._redactor = Redactor(tuple(patterns))
 
     def _redacted(self, text: str) -> str:
-        return redact(text, self._extra).text
+        return self._redactor(text).text
 
     def message(self, text: str, limit: int) -> str:
         return clean_text(self._redacted(text), limit)

@@ -24,9 +24,10 @@ from pydantic.alias_generators import to_camel
 
 from indexerd import errors
 from indexerd.entries import Kind, Prompt, Question
+from indexerd.indexing import transcript
 from indexerd.indexing.check import json_of, reason_of
 from indexerd.indexing.prompt import retry_prompt
-from indexerd.indexing.transcript import LOCAL_CAPS, MESSAGE_MAX, Caps, redact_newest, size_of
+from indexerd.indexing.transcript import LOCAL_CAPS, MESSAGE_MAX, Caps, size_of, text_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.models.extractive import nearest
@@ -52,8 +53,7 @@ SUMMARIES_SHARE = 4  # summaries may take a fourth of the space
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 _SUMMARIES = {Kind.COMPACTION: "summary", Kind.BRANCH_SUMMARY: "summary"}
 _PLAIN = re.compile(r"[\w.-]{1,128}", re.ASCII)
-_HEAD = rf"\[({_PLAIN.pattern})\] (User|Assistant|Summary): "
-_HEADS = re.compile(rf"\n\n{_HEAD}", re.ASCII)
+_HEAD = rf"\[{_PLAIN.pattern}\] (?:User|Assistant|Summary): "
 _LIKE_HEADS = re.compile(rf"^(?={_HEAD})", re.ASCII | re.MULTILINE)
 
 SYSTEM = (
@@ -98,18 +98,12 @@ Do not quote secrets; keep [redacted:…] marks as they are."""
 Answer = dict[str, Any]  # fields of the result of `query_session`
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section(transcript.Section):
     """An entry with text. `role`: user, assistant, or summary if the agent summarised."""
 
     entry_id: str
     shown: str  # the id shown to the model: the entry's own if that is plain
-    role: str
-    text: str
-
-    @property
-    def head(self) -> str:
-        return f"[{self.shown}] {self.role.capitalize()}: "
 
 
 class _Citation(BaseModel):
@@ -141,7 +135,7 @@ class Context:
 
     @property
     def text(self) -> str:
-        return "\n\n".join(section.head + section.text for section in self.sections)
+        return text_of(self.sections)
 
     def prompt(self, question: str, *, local: bool) -> Prompt:
         """Build the prompt; a forged end mark cannot contain the nonce."""
@@ -169,7 +163,9 @@ def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: R
 def section_of(entry_id: str, role: str, text: str, row: int) -> Section:
     """Make a section of an entry: visible text in which no line looks like a heading."""
     shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{row}"
-    return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])))
+    text = _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:]))
+    head = f"[{shown}] {role.capitalize()}: "
+    return Section(head, role, text, entry_id=entry_id, shown=shown)
 
 
 def compose(
@@ -180,9 +176,8 @@ def compose(
     Both iterables are newest first and are consumed only as far as needed.
     """
     with_text = (section for section in newest_first if section.text.strip())
-    caps = Caps(max_bytes)
-    taken, text, counted = redact_newest(with_text, lambda s: s.head + s.text, caps, clean)
-    counts, sections = Counter(counted), list(_split(text, taken))
+    sections = transcript.redact_newest(with_text, Caps(max_bytes), clean)
+    counts = transcript.secrets_in(sections)
     if sum(map(_cost, sections)) - 2 <= max_bytes:
         return Context(tuple(sections), counts)
     space, chosen = max_bytes // SUMMARIES_SHARE, list[Section]()  # newest first
@@ -205,25 +200,6 @@ def compose(
 
 def _cost(section: Section) -> int:
     return size_of(section.head) + size_of(section.text) + 2
-
-
-def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
-    """Split the redacted text into sections again, by the headings of those `taken`, in order.
-
-    If redaction removed a heading, the rest of that section is added to the one before.
-    """
-    text = f"\n\n{text}"
-    places = {section.head: at for at, section in enumerate(taken)}
-    last, start = -1, 0
-    for head in _HEADS.finditer(text):
-        at = places.get(head[0][2:], -1)
-        if at <= last:
-            continue
-        if last >= 0:
-            yield replace(taken[last], text=text[start : head.start()])
-        last, start = at, head.end()
-    if last >= 0:
-        yield replace(taken[last], text=text[start:])
 
 
 def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:

@@ -151,8 +151,7 @@ class Sessions:
         if form not in FORMATS:
             raise UsageError(f"format must be one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
-        extra = tuple(self._daemon.settings().redact.extra_patterns)
-        wish = Wish(for_people=form != "json", extra=extra, newest=SHOWN)
+        wish = Wish(for_people=form != "json", newest=SHOWN)
         name, text = await self._read(stored, lambda library: export(library, stored, form, wish))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")

@@ -24,7 +24,7 @@ from indexerd.digests.segments import chain_at, encode
 from indexerd.entries import Entry
 from indexerd.errors import FileGoneError, IndexerdError
 from indexerd.meta.sidecar import footer
-from indexerd.privacy.redact import for_people, redact
+from indexerd.privacy.redact import Redactor, for_people
 from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
 from indexerd.sessions.state import message_rows, rows_between
@@ -46,11 +46,10 @@ Stored = Mapping[str, Any]  # the answer of `get`
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Options of a document. `extra`: the user's own patterns of secrets."""
+    """Options of a document."""
 
     for_people: bool = True  # only visible characters; False: all of them, for a program
-    redact: bool = False
-    extra: tuple[str, ...] = ()
+    redact: Redactor | None = None
     leaf: str | None = None
     newest: int = sys.maxsize  # entries; what is shown begins at a multiple of STRIDE
 
@@ -77,7 +76,7 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     with session.reading() as read:
         names: dict[str, str] = {}
         nodes = {row: node_of(state, row, read(row), room, cut=cut, names=names) for row in rows}
-        tips = branches(session, _redacting(read, wish) if wish.redact else read)["tips"]
+        tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
     placed = [(row, tip) for tip in tips if (row := state.row(tip["leafId"])) is not None]
     labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}
     gists = {
@@ -122,7 +121,7 @@ def without_entries(stored: Stored, wish: Wish) -> Document:
         "schema": 1,
         "generator": f"indexerd {__version__}",
         "exportedAt": iso(time.time()),
-        "redacted": wish.redact,
+        "redacted": wish.redact is not None,
         **_fit(about, _cutter(wish)),
         "leafId": None,
         "leaf": -1,
@@ -131,12 +130,12 @@ def without_entries(stored: Stored, wish: Wish) -> Document:
     }
 
 
-def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
+def _redacting(read: Callable[[int], Entry], redact: Redactor) -> Callable[[int], Entry]:
     """Redact the texts of entries before anything is cut from them."""
 
     def clean(row: int) -> Entry:
         entry = read(row)
-        texts = tuple(redact(text, wish.extra).text for text in entry.texts)
+        texts = tuple(redact(text).text for text in entry.texts)
         return msgspec.structs.replace(entry, texts=texts)
 
     return clean
@@ -146,7 +145,7 @@ def _cutter(wish: Wish) -> Cut:
     def cut(text: str, limit: int) -> str:
         seen = text[: limit + MARGIN]
         if wish.redact:
-            seen = redact(seen, wish.extra).text
+            seen = wish.redact(seen).text
             if len(text) > limit + MARGIN:
                 seen = seen[:-MARGIN]
         if wish.for_people and not seen.replace("\n", "").isprintable():

@@ -24,6 +24,7 @@ from indexerd.meta import model as metas
 from indexerd.meta.model import META_BYTES_MAX, parse_meta, parse_user
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import sanitize as cleaning
+from indexerd.privacy.redact import Redactor
 from indexerd.privacy.redact import redact as redacted
 from indexerd.protocol import wire
 from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MAX, TAGS_MIN
@@ -122,7 +123,7 @@ def extra(data: bytes) -> None:
     """A user's pattern is refused with a ValueError or works on any text."""
     pattern, text = two_of(data)
     with suppress(ValueError):
-        redacted(text[:200], [pattern[:120]])
+        Redactor((pattern[:120],))(text[:200])
 
 
 def clean(data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -17,23 +16,20 @@ from indexerd.indexing.transcript import (
     assemble,
     truncate_tail,
 )
+from indexerd.privacy.redact import Redactor
+from tests.sessions.canaries import WORD, pem
 
 CAPS = Caps(max_bytes=51_200, max_lines=2000)
 SMALL = Caps(max_bytes=100, max_lines=10)
-SECRET = re.compile(r"KEY-.*?!", re.DOTALL)
+toy = Redactor(("KEY-[^!]*!",))
 
 
-def toy(text: str) -> tuple[str, dict[str, int]]:
-    text, count = SECRET.subn("[redacted:toy]", text)
-    return text, {"toy": count} if count else {}
-
-
-def user(text: str) -> Section:
-    return Section("user", text)
+def user(text: str, *, old: bool = False) -> Section:
+    return Section("User: ", "user", text, old)
 
 
 def agent(text: str) -> Section:
-    return Section("assistant", text)
+    return Section("Assistant: ", "assistant", text)
 
 
 def render(sections: Iterable[Section]) -> str:
@@ -106,48 +102,64 @@ def test_a_secret_on_the_cut_is_redacted_whole(visible: int) -> None:
     secret = "KEY-abcdefghijklmnopqrstuvwxyz0123456789!"
     tail = "z" * (SMALL.max_bytes - visible)
     made = assemble([user(f"first\n{secret}{tail}")], SMALL, toy)
-    assert made.redactions == {"toy": 1}
+    assert made.redactions == {"custom": 1}
     for n in range(4, len(secret)):
         assert secret[n - 4 : n] not in made.text
 
 
-def test_a_secret_spread_over_two_messages_is_found() -> None:
-    """Secrets are searched in the joined text."""
-    made = assemble([agent("second half! rest"), user("note KEY-first half")], CAPS, toy)
-    assert made.text == "User: note [redacted:toy] rest"
-    assert made.redactions == {"toy": 1}
+@pytest.mark.parametrize("line", range(2, 21))
+def test_a_secret_spread_over_two_messages_is_found(line: int) -> None:
+    """S2.21: secrets are searched in the joined text, and the messages keep their roles."""
+    lines = pem().split("\n")
+    first, second = "\n".join(lines[:line]), "\n".join(lines[line:])
+    said = [user(f"note\n{first}", old=True), agent(f"{second}\nrest"), user("thanks")]
+    made = assemble(reversed(said), CAPS, toy)
+    spoken = [(section.role, section.text) for section in made.sections]
+    key = "note\n[redacted:private-key]"
+    assert spoken == [("user", key), ("assistant", "\nrest"), ("user", "thanks")]
+    assert made.text == "Assistant: \nrest\n\nUser: thanks"
+    assert made.redactions == {}
+    whole = assemble(reversed([user(f"note\n{first}"), *said[1:]]), CAPS, toy)
+    assert whole.text == f"User: {key}\n\n{made.text}"
+    assert whole.redactions == {"private-key": 1}
+    gone = assemble([agent(second), user(first, old=True)], CAPS, toy)
+    assert (gone.text, gone.only_new) == ("User: [redacted:private-key]", False)
+    assert WORD not in str((made, whole, gone))
 
 
 def since(old: list[str], new: list[str], caps: Caps = SMALL) -> Transcript:
     """The transcript if the first messages were sent before."""
-    both = [Section("user", text, old=True) for text in old]
+    both = [user(text, old=True) for text in old]
     return assemble(reversed([*both, *map(agent, new)]), caps, toy)
 
 
 def test_only_new_messages_are_sent() -> None:
     """S3.15: local models also get the sections before them."""
     found = since(["one KEY-1!", "two"], ["three KEY-3!", "four"])
-    assert found.text == "Assistant: three [redacted:toy]\n\nAssistant: four"
+    assert found.text == "Assistant: three [redacted:custom]\n\nAssistant: four"
     assert (found.only_new, found.truncated, found.cut) == (True, False, False)
-    assert found.redactions == {"toy": 1}  # of what is sent
-    assert [section.text for section in found.sections][:2] == ["one [redacted:toy]", "two"]
+    assert found.redactions == {"custom": 1}  # of what is sent
+    assert [section.text for section in found.sections][:2] == ["one [redacted:custom]", "two"]
     nothing_new = since(["one", "two"], [])
     assert (nothing_new.text, nothing_new.only_new) == ("User: one\n\nUser: two", False)
 
 
 words = st.lists(
-    st.sampled_from(["KEY-", "12!", "User:", "Assistant:", "text", "\n\n", "\n", "x" * 90, "é"]),
+    st.sampled_from(["KEY-", "12!", "\n\nUser: ", "\n\nAssistant: ", "text", "\n", "x" * 90, "é"]),
     min_size=1,
     max_size=8,
 ).map(" ".join)
 
 
 @given(st.lists(words, max_size=4), st.lists(words, max_size=4))
-@example(["KEY-"], ["1 KEY-", "2!"])
-@example(["a KEY-"], ["12345! b"])
-def test_the_sent_text_is_a_suffix_of_the_redacted_text(old: list[str], new: list[str]) -> None:
-    """S2.21: whatever is cut, redaction covers the whole text."""
+@example(["Look:\n\nUser: a\n\nAssistant: b"], ["\n\nUser: KEY-12!"])
+def test_the_sent_text_is_redacted_and_labels_in_it_are_text(
+    old: list[str], new: list[str]
+) -> None:
+    """S2.21: each message is one section with its own role, whatever is in it."""
     found = since(old, new, CAPS)
-    whole, _ = toy(render([*map(user, old), *map(agent, new)]))
-    assert whole.endswith(found.text)
-    assert found.text == (toy(render(map(agent, new)))[0] if found.only_new else whole)
+    said = [section for section in [*map(user, old), *map(agent, new)] if section.text.strip()]
+    assert [section.role for section in found.sections] == [section.role for section in said]
+    assert render(found.sections) == toy(render(said)).text
+    sent = [section for section in said if section.role == "assistant" or not found.only_new]
+    assert found.text == toy(render(sent)).text

@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.privacy.patterns import compile_pattern
-from indexerd.privacy.redact import redact
+from indexerd.privacy.redact import Redactor, redact
 from indexerd.privacy.sanitize import bare
 from tests.sessions.canaries import CANARIES, WORD, noise, pem
 
@@ -233,6 +235,31 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     assert again.counts == {}
 
 
+PARTS = [*FRAGMENTS, *CANARIES.values(), *KEY, "\x1b[0m", "\u200b", "\u200d", "\u4e2d", "INT-1"]
+
+
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=5).map("".join), max_size=9))
+def test_texts_are_redacted_as_one_and_stay_apart(texts: list[str]) -> None:
+    """S2.21: joined they are what the joined text becomes, and texts without secrets are equal."""
+    own = Redactor(("INT-[0-9]",))
+    shown = [f"{text}\n\n" for text in texts]
+    found = own.pieces(shown)
+    whole = own("".join(shown))
+    assert "".join(text for text, _ in found) == whole.text
+    assert Counter(kind for _, kinds in found for kind in kinds) == whole.counts
+    assert len(found) == len(texts)
+    assert Redactor(enabled=False).pieces(shown) == [(text, []) for text in shown]
+
+
+@given(st.sets(st.integers(1, len(pem()) - 1), min_size=1, max_size=4))
+def test_no_part_of_a_key_over_several_texts_is_left(cuts: set[int]) -> None:
+    """S2.21: its marker is where it begins, and the texts around it stay where they are."""
+    first, *rest, last = (pem()[a:b] for a, b in pairwise([0, *sorted(cuts), None]))
+    found, kinds = zip(*redact.pieces([f"before {first}", *rest, f"{last} after"]), strict=True)
+    assert found == ("before [redacted:private-key]", *[""] * len(rest), " after")
+    assert kinds[0] == ["private-key"]
+
+
 @given(st.text(max_size=80), st.sampled_from(sorted(CANARIES.values())), st.text(max_size=80))
 def test_no_neighbour_saves_a_secret(before: str, secret: str, after: str) -> None:
     """Whatever is on the lines around it, a secret is redacted."""
@@ -248,7 +275,7 @@ def test_the_most_specific_rule_names_a_find() -> None:
 
 HOSTILE = r"""
 import signal, sys
-from indexerd.privacy.redact import redact
+from indexerd.privacy.redact import Redactor
 
 units = [
     "pwd=", "pwd='", "password=\"", "password=\\\"", "token=token1(", "token.", "token: a | b ",
@@ -269,11 +296,11 @@ units = [
 cases = [(unit * (200_000 // len(unit)), ()) for unit in units]
 begin = "-----BEGIN PRIVATE KEY-----"
 cases += [(start + text, ()) for start in (begin, begin + "Aa1" * 20) for text, _ in cases]
-cases.append(("x" * 200_000, [r"x\w*y", "(a|a)*b"]))
+cases.append(("x" * 200_000, (r"x\w*y", "(a|a)*b")))
 for text, extra in cases:
     print(ascii(text[:80]), flush=True)
     signal.setitimer(signal.ITIMER_PROF, 4)
-    redact(text, extra)
+    Redactor(extra)(text)
 print("done")
 """
 
@@ -293,8 +320,8 @@ def test_no_hostile_text_makes_it_quadratic() -> None:
 
 def test_user_patterns_are_applied_line_by_line() -> None:
     """A user's pattern sees each line as a whole text, and never a marker."""
-    extra = [r"^INT-[0-9]+$", r"redacted"]
-    found = redact(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n", extra)
+    own = Redactor((r"^INT-[0-9]+$", r"redacted"))
+    found = own(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n")
     assert found.text == (
         "[redacted:custom]\nsee INT-2\n[redacted:custom]\npassword: [redacted:password]\n"
     )
@@ -310,8 +337,8 @@ def test_a_pattern_that_is_not_re2_or_fits_everything_is_refused(pattern: str) -
 
 def test_user_patterns_find_secrets_beside_any_characters() -> None:
     """Next to non-ASCII letters and lone surrogates, and in the longest lines."""
-    extra = ["Q+", r"(a+)+b"]
-    found = redact("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab", extra)
+    own = Redactor(("Q+", r"(a+)+b"))
+    found = own("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab")
     assert found.text == ("é" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]")
 
 

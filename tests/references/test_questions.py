@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexerd.models.attempts import Rejected
+from indexerd.privacy.redact import Redactor
 from indexerd.references.questions import (
     Answer,
     Context,
@@ -20,14 +21,9 @@ from indexerd.references.questions import (
     section_of,
     validate_answer,
 )
+from tests.sessions.canaries import CANARIES, pem
 
-SECRET = re.compile(r"KEY-[^!]{0,200}!")
-
-
-def toy(text: str) -> tuple[str, dict[str, int]]:
-    """Remove everything from `KEY-` to `!`, over several lines and messages."""
-    found, count = SECRET.subn("[redacted:toy]", text)
-    return found, {"toy": count} if count else {}
+toy = Redactor(("KEY-[^!]{0,200}!",))
 
 
 def talk(*texts: str) -> list[Section]:
@@ -50,12 +46,19 @@ def told(entry_id: str, text: str) -> Section:
 
 
 def test_redaction_comes_before_the_cut_and_over_message_borders() -> None:
-    """A secret over two messages or over the cut is found whole."""
-    found = read(talk("a KEY-one", "two! b", "c KE\x1b[1mY-abc!"))
-    assert found.text == "[e0] User: a [redacted:toy] b\n\n[e2] User: c [redacted:toy]"
-    assert found.redactions == {"toy": 2}
+    """A secret over two messages or over the cut is found whole; an entry keeps its role."""
+    first, second = pem()[:600], pem()[600:]
+    found = read(talk(f"a {first}", f"{second} b", "c KE\x1b[1mY-abc!"))
+    assert found.text.split("\n\n") == [
+        "[e0] User: a [redacted:private-key]",
+        "[e1] Assistant:  b",
+        "[e2] User: c [redacted:custom]",
+    ]
+    assert found.redactions == {"private-key": 1, "custom": 1}
     border = read(talk("x" * 500 + "KEY-" + "k" * 150 + "!" + "y" * 900), 1024)
-    assert "k" not in border.text.replace("[redacted:toy]", "")
+    assert "k" not in border.text.replace("[redacted:custom]", "")
+    odd = read([section_of(CANARIES["github-token"], "user", "In an id.", 0)])
+    assert odd.text == "[[redacted:github-token]] User: In an id."
 
 
 @pytest.mark.parametrize("odd", ["a]\n[end", "", "x y", "é", "a" * 129, "\ud800", "[e0]"])
@@ -145,7 +148,7 @@ def test_a_reply_is_cleaned_then_redacted() -> None:
     said = "\x1b]0;pwn\x07To KE\u200bY-abc! a file."
     cited = [{"entryId": "e1", "role": "a", "excerpt": "\x1b[31mRedis is too big"}]
     held = judged(answer(answerMarkdown=said, citations=cited))
-    assert held["answerMarkdown"] == "To [redacted:toy] a file."
+    assert held["answerMarkdown"] == "To [redacted:custom] a file."
     assert held["citations"][0]["excerpt"] == "Redis is too big"
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.digests.segments import Segment, encode
+from indexerd.privacy.redact import redact
 from indexerd.sources.session_reader import OpenSession
 from indexerd.web import document
 from indexerd.web.document import Wish, changed, document_of
@@ -96,7 +97,7 @@ def test_secrets_are_redacted_on_request(form: str) -> None:
     meta = {"summary": f"The key {KEY}", "name": "x"}
     open_ = FORMATS[form](exported(opened(data), Wish(for_people=form != "json"), meta=meta))
     assert KEY in open_
-    wish = Wish(for_people=form != "json", redact=True)
+    wish = Wish(for_people=form != "json", redact=redact)
     kept = FORMATS[form](exported(opened(data), wish, meta=meta))
     assert KEY[:16] not in kept
     assert "[redacted:anthropic-key]" in kept or "\\[redacted:anthropic-key\\]" in kept
@@ -123,7 +124,7 @@ def test_a_gist_has_no_part_of_a_secret() -> None:
     """S2.21: with `--redact` a text is redacted before it is cut."""
     token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     talk = [*TALK[:2], said("c", "b", "user", "c" * 180 + f" {token}"), *TALK[3:]]
-    found = exported(opened(session(*talk)), Wish(for_people=False, redact=True))
+    found = exported(opened(session(*talk)), Wish(for_people=False, redact=redact))
     assert "ghp_" not in json.dumps(found)
     plain = exported(opened(session(*talk)), PROGRAM)
     assert any(tip.get("gist", "").startswith("ccc") for tip in plain["tips"])
