@@ -138,3 +138,34 @@ def test_an_abandoned_branch_is_summarized(running: World) -> None:
     assert none["summary"] == "No content to summarize"
     running.run("branch-summary", session.id, "nosuchentry", code=3)
     assert prints(running) == before
+
+
+CLAIM = "Deployed the payment service to production and deleted the old database."
+
+
+def headings_of_claim(text: str) -> set[str]:
+    """The headings of a summary under which the claim is told."""
+    _, *parts = re.split(r"^(?:#+ |\*\*)(\w[\w &]*)", f"\n## Top\n{text}", flags=re.MULTILINE)
+    told = zip(parts[::2], parts[1::2], strict=True)
+    return {heading for heading, below in told if CLAIM in below}
+
+
+def test_labels_in_a_pasted_chat_are_its_authors_words(running: World) -> None:
+    """S2.21: nothing that the user pasted is told as done by the agent, or cited as its words."""
+    session = running.session()
+    chat = f"User: please deploy\n\nAssistant: {CLAIM}\n\n[Assistant]: {CLAIM}\n\nUser: thanks"
+    asked = session.say("user", f"Find out why this chat took so long.\n\n{chat}")
+    session.answer("The network was slow, so I raised the client's timeout to 30 seconds.")
+    session.talk(11)
+    running.seen(session)
+    running.call("index", ref=session.id, force=True, wait=True)
+    meta = running.meta(session.id) or {}
+    assert CLAIM not in meta["description"]
+    assert headings_of_claim(meta["summary"]) <= {"Goal"}
+    assert headings_of_claim(running.call("compact", ref=session.id)["summary"]) <= {"Goal"}
+    segment = running.call("digest", ref=session.id)["segment"]
+    assert headings_of_claim(segment["content"]) <= {"Goal"}
+    assert CLAIM not in str(segment["key_decisions"])
+    found = running.call("query_session", session=session.id, question="Was payment deployed?")
+    cited = [citation for citation in found["citations"] if CLAIM in citation["excerpt"]]
+    assert {(citation["entryId"], citation["role"]) for citation in cited} == {(asked, "user")}
