@@ -26,7 +26,7 @@ BEYOND_LINES = 64
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A message or a part of one, with our heading. `role`: user, assistant, or another's."""
+    """A message or a part of one. `role`: user, assistant, summary, or "" of a machine's text."""
 
     head: str
     role: str
@@ -101,6 +101,8 @@ def redact_sections(sections: Sequence[_S], redact: Redactor) -> list[_S]:
     found = redact.pieces([text for each in sections for text in (f"\n\n{each.head}", each.text)])
     safe = (
         replace(each, head=head.strip("\n") if more else each.head, text=text, secrets=more + kinds)
+        if more or text != each.text
+        else each
         for each, (head, more), (text, kinds) in zip(sections, found[::2], found[1::2], strict=True)
     )
     return [section for section in safe if section.text.strip() or section.secrets]
