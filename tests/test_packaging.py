@@ -65,7 +65,7 @@ def test_the_wheel_holds_the_program_and_its_data(wheel: Path) -> None:
         shipped = {name: held.read(f"indexerd/_data/{name}") for name in SHIPPED}
     package = (ROOT / "indexerd").rglob("*")
     # Files for agents and pages of the view are data next to the modules.
-    kinds = (".py", ".typed", ".ts", ".js", ".md", ".css", ".html", ".svg")
+    kinds = (".py", ".typed", ".ts", ".js", ".md", ".css", ".html", ".svg", ".txt")
     modules = {str(path.relative_to(ROOT)) for path in package if path.suffix in kinds}
     assert "indexerd/integrations/pi/index.ts" in modules
     assert "indexerd/py.typed" in modules

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
+from pathlib import Path
 
 from indexerd.privacy.patterns import compile_re2, lazy_pattern
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
@@ -60,6 +61,22 @@ def stem(word: str) -> str:
 
     # A new stemmer each time: it keeps its current word, which threads would share.
     return str(stemmer("english").stemWord(word)) if word.isascii() else word
+
+
+@cache
+def _synonyms() -> dict[str, set[str]]:
+    groups = Path(__file__).with_name("synonyms.txt").read_text("utf-8")
+    found: dict[str, set[str]] = {}
+    for group in groups.splitlines():
+        stems = {*map(stem, group.split())}
+        for word in stems:
+            found.setdefault(word, set()).update(stems - {word})
+    return found
+
+
+def synonyms(base: str) -> Collection[str]:
+    """Return the stems of words that mean about the same as a stem, in software work."""
+    return _synonyms().get(base, ())
 
 
 def is_slip(word: str, other: str) -> bool:

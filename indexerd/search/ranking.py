@@ -1,8 +1,9 @@
 """Rank a search: from a parsed query to hits, best session first, a field and a message of each.
 
 Each term stands for words of the index: itself, at less those with its stem, and for the last one
-those that it begins. A phrase that nothing has is replaced by its words, a word that nothing has by
-the most similar one, with a warning.
+those that it begins. If no session has all terms, each stands for its synonyms, too, at even less.
+A phrase that nothing has is replaced by its words, a word that nothing has by the most similar one,
+with a warning.
 
 The unit is the session. Its score is BM25 over the session, where a term counts as often as its
 messages, name, tags, other texts and places (id, files, directory) have it, each at the weight of
@@ -47,6 +48,7 @@ from indexerd.search.query import (
     is_slip,
     parse,
     stem,
+    synonyms,
     without_references,
 )
 
@@ -61,7 +63,7 @@ WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is
     "cwd": 0.5,
 }
 _FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
-_STEMMED, _BEGUN = 0.5, 0.3  # factors for words that are not the typed one
+_STEMMED, _BEGUN, _SYNONYM = 0.5, 0.3, 0.3  # factors for words that are not the typed one
 _SECOND = 0.5  # factor for the second best place
 _OWN = 0.2  # factor for a session's own texts as such a place: they are long
 _QUESTION, _WHOLE = 5, 1.1  # words of a question, and the factor for having all of them
@@ -146,8 +148,9 @@ def search(
             ranking = _Search(index, searcher, scope, limit)
             if parsed.find is not None:
                 ranking.by_pattern(parsed.find)
-            elif parsed.terms:
-                ranking.by_words(parsed.terms)
+            elif parsed.terms and not ranking.by_words(parsed.terms):
+                ranking = _Search(index, searcher, scope, limit, synonyms=True)
+                ranking.by_words(parse(query).terms)
             hits, warning = [*ranking.hits()], ranking.warning
     return hits, [text for text in (parsed.problem, warning) if text]
 
@@ -172,7 +175,13 @@ def best_sessions(index: TextIndex, text: str, *, limit: int) -> list[Candidate]
 
 class _Search:
     def __init__(
-        self, index: TextIndex, searcher: Searcher, scope: frozenset[str] | None, limit: int
+        self,
+        index: TextIndex,
+        searcher: Searcher,
+        scope: frozenset[str] | None,
+        limit: int,
+        *,
+        synonyms: bool = False,
     ) -> None:
         self.warning: str | None = None
         self.total = 0  # words that a session should have
@@ -181,6 +190,7 @@ class _Search:
         self._searcher = searcher
         self._scope = scope
         self._limit = limit
+        self._synonyms = synonyms  # whether a word stands for these, too
         self._most = 0  # places of a term that are read
         self._ranked: list[_Session] = []
         self._rows: dict[str, _Row] = {}
@@ -195,8 +205,11 @@ class _Search:
         if scope is not None and len(scope) <= _SCOPE_MAX:
             self._own = Query.term_set_query(SCHEMA, "session", [*scope])
 
-    def by_words(self, typed: Sequence[Term]) -> None:
-        """Rank the sessions that have all words, then those that have most of them."""
+    def by_words(self, typed: Sequence[Term]) -> bool:
+        """Rank the sessions that have all words, then those that have most of them.
+
+        Returns whether a session has all of them.
+        """
         terms = self._known(typed)
         self._needed = {n for n, term in enumerate(terms) if term.needed}
         self.total, quoted = len(self._needed), any(term.quoted for term in terms)
@@ -205,8 +218,9 @@ class _Search:
         for session in found:
             self._score(session)
         full = any(session.matched == self.total for session in found)
-        if found and not full and not quoted:
-            self.warning = self.warning or "nothing has all of these words; this has most of them"
+        if found and not quoted and (self._synonyms or not full):
+            what = "others of the same meaning" if full else "most of them"
+            self.warning = self.warning or f"nothing has all of these words; this has {what}"
         self._least = _MOST if full and self.total < _QUESTION else 0.0
         self._rank(one for one in found if one.matched == self.total or not quoted)
         finder = Finder(terms)
@@ -214,6 +228,7 @@ class _Search:
         for session in self._ranked[: self._limit + _MORE]:
             self._show(session, finder)
         self._ranked.sort(key=self._order)
+        return full
 
     def _rank(self, sessions: Iterable[_Session]) -> None:
         """Sort the sessions that are in the scope."""
@@ -259,6 +274,11 @@ class _Search:
         for other in self._begun(begin, _FORMS_MAX) if word.isalpha() else ():
             if abs(len(other) - len(word)) <= _ENDING_MAX and stem(other) == base:
                 forms.setdefault(other, _STEMMED)
+        meant = synonyms(base) if self._synonyms else ()
+        for synonym in meant:
+            for other in self._begun(synonym, _FORMS_MAX):
+                if stem(other) == synonym:
+                    forms.setdefault(other, _SYNONYM)
         if term.begins and sum(map(self._frequency, forms)) < self._limit:
             for other in self._begun(word, _FORMS_MAX):
                 forms.setdefault(other, _BEGUN)

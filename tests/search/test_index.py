@@ -64,6 +64,20 @@ def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex
     assert search(index, '"zebra elephant"')[0] == []
 
 
+def test_synonyms_are_found_if_nothing_has_all_words(index: TextIndex) -> None:
+    """Words of the same meaning count if no session has all the typed ones (S1.44)."""
+    fill(index, row("typed"), row("meant"), row("neither"))
+    say(index, "typed", "the login screen")
+    say(index, "meant", "authenticating took long, it crashed")
+    say(index, "neither", "the weather of tomorrow")
+    assert hits(index, "login") == [("typed", "message")]
+    found, warnings = search(index, "login failures")
+    assert [hit["sessionId"] for hit in found] == ["meant"]
+    assert "«crashed»" in found[0]["snippet"]
+    assert "same meaning" in warnings[0]
+    assert search(index, '"login" "failures"')[0] == []
+
+
 def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
     """The index knows what it lacks: messages are read and rows put again."""
     index = texts(tmp_path)

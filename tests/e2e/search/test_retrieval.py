@@ -23,6 +23,7 @@ from tests.e2e.search import corpus
 from tests.e2e.world import FIXTURES, REAL, World
 
 FIRST, AMONG_THREE, RESOLVED, REMEMBERED = 0.85, 0.95, 0.85, 0.75
+PARAPHRASED = 0.4  # among three
 LINES = (FIXTURES / "retrieval/questions.jsonl").read_text().splitlines()
 PLACES = ("corpus", "real")
 QUESTIONS = [question for question in map(json.loads, LINES) if question["in"] in PLACES]
@@ -115,6 +116,12 @@ def test_search_finds_the_right_session_first(outcomes: list[Outcome]) -> None:
     wrong = [outcome for outcome in searches if outcome.place != 1]
     assert share(searches, lambda outcome: outcome.place == 1) >= FIRST, wrong
     assert share(searches, lambda outcome: outcome.place in {1, 2, 3}) >= AMONG_THREE, wrong
+
+
+def test_search_finds_paraphrases(outcomes: list[Outcome]) -> None:
+    """The right session is among the first three for 40 % of paraphrases without a common word."""
+    searches = [outcome for outcome in outcomes if outcome.asked["kind"] == "paraphrase"]
+    assert share(searches, lambda outcome: outcome.place in {1, 2, 3}) >= PARAPHRASED
 
 
 def test_a_name_resolves_to_the_right_session_or_none(outcomes: list[Outcome]) -> None:
