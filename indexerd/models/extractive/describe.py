@@ -34,6 +34,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 12, 8, 8  # items of a summary
+_WRITTEN = 3  # titles of a kind in a description
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
@@ -160,6 +161,7 @@ class _Session:
         worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
         if lexicon.WISH.match(text):
             return 1.25 * worth
+        worth *= 0.65 if lexicon.TELLING.match(text) else 1.0
         return worth * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
 
     @cached_property
@@ -215,7 +217,8 @@ class _Session:
             for s in answer[:12]:
                 done = lexicon.DONE.search(s.text) is not None
                 if len(meaning(s.terms)) > 2 or (done and len(s.text.split()) > 5):  # noqa: PLR2004 - not "fixed and pushed"
-                    worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.93**s.place
+                    worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
+                    worth *= 0.5 if lexicon.LABEL.match(s.text) else 1.0
                     found.append(_Found(worth * self._as_result(s), s))
         return _shown(_distinct(self._lasting(found), 2))
 
@@ -241,6 +244,17 @@ class _Session:
         _, sentence = found
         later = (other for other in self._retractions if other.message > sentence.message)
         return any(len(sentence.terms & other.terms) > 1 for other in later)
+
+    def written(self, name: str) -> list[str]:
+        """Return the pull requests, issues and commits but for one that is the name."""
+        lines = []
+        for label in dict.fromkeys(_LABELS.values()):
+            every = [t for kind, t in self.titles if _LABELS.get(kind) == label and t != name]
+            best = sorted(every, key=lambda title: -self._weight(topics(title)))[:_WRITTEN]
+            if best:
+                plural = "s" if len(best) > 1 else ""
+                lines.append(f"{label}{plural}: {'; '.join(t for t in every if t in best)}")
+        return lines
 
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
@@ -315,8 +329,8 @@ def describe(facts: Facts) -> Metadata:
         for head, lines in sections.items()
         if lines
     ]
-    others = [line for line in written if not line.endswith(name)]
-    came_of_it = [*others[-3:], *session.outcome()[: 1 if others else 2]]
+    came_of_it = [*session.written(name), *session.outcome()]
+    came_of_it = came_of_it[: max(2, len(came_of_it) - 1)]
     return Metadata(
         name=name,
         description=" ".join(map(_sentence, came_of_it or goals[:1] or [name])),

@@ -34,11 +34,16 @@ MUSING = re.compile(
     r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b",
     re.IGNORECASE,
 )
+TELLING = _opening(  # a statement or a question, no wish
+    r"i|i'm|i've|i'd|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
+    r"|have|why|what|how|where|which|when|until|since|because|if|so|but|stop|hmm"
+)
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
     r"|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you|want me"
     r"|shall|should|if you|you|here(?:'s| is| are)"
 )
+LABEL = re.compile(r"[^.:]{1,60}(?: [-–—]|:) ")  # before an item of a list  # noqa: RUF001 - dashes
 CAUSE = _cue(
     r"root cause|caused by|because|turn(?:s|ed) out|found that"
     r"|the (?:bug|issue|problem|reason) (?:is|was)"
@@ -101,7 +106,7 @@ PADDING = re.compile(  # before a request
     re.IGNORECASE,
 )
 READING = re.compile(  # before the request itself
-    r"(?:read|look at|have a look at|check|see) [^,;!?]{1,80}?(?:, and|,| and)(?: then)?"
+    r"\A(?:(?:take|have) a look at|read|look at|check|see) [^,;!?]{1,80}?(?:, and|,| and)(?: then)?"
     r" (?=\w+ \S+ \S)",
     re.IGNORECASE,
 )

@@ -42,8 +42,13 @@ _NOISE = re.compile(r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"
 _LONG = re.compile(r"\S{20,}")
 _SIGN = re.compile(r"[^\w ]|[\d_]")
 _BULLET = re.compile(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
-_END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
+_END = re.compile(
+    r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])"
+    r"|(?<=[a-z)])\.{2,4}(?=[ a-z])"  # typed in haste: "that is wrong..fix it"
+)
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
+_PULL = re.compile(r"https?://[^\s/]+(?:/[\w.-]+){2,4}/(pull|merge_requests|issues)/(\d+)[^\s,;)]*")
+_COMMAND = re.compile(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  # "/team:review 12"
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
@@ -120,7 +125,7 @@ def sentences(text: str) -> list[str]:
     """Return the sentences of a message, without code, logs, tables and attachments."""
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
-    text = _FENCED.sub("\n", clean_text(text, len(text)))
+    text = _FENCED.sub("\n", _COMMAND.sub("", clean_text(text, len(text)), count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
@@ -153,6 +158,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 def tidy(text: str) -> str:
     """Remove links, bold type, references and speakers' labels from a line."""
+    text = _PULL.sub(lambda link: f"{'issue' if link[1] == 'issues' else 'PR'} #{link[2]}", text)
     return " ".join(_FORGED.sub("", _LINK.sub(r"\1", text).replace("**", "")).split())
 
 
@@ -172,7 +178,7 @@ def clip(text: str, limit: int) -> str:
 
 def headline(text: str) -> str:
     """Cut a text to a title: at the end of a clause if it is long, else of a word."""
-    text = lexicon.OUTCRY.sub("", plain(text)).lstrip(_OUTER)
+    text = _COMMAND.sub("", lexicon.OUTCRY.sub("", plain(text)), count=1).lstrip(_OUTER)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
     text = lexicon.READING.sub("", text, count=1) or text
     if len(text) > TITLE_MAX:

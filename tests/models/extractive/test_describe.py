@@ -76,6 +76,14 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "I got this feedback:\n\nThe cache is never cleared\n\nsrc/a.py:12: warning = 1",
             "The cache is never cleared",
         ),
+        (
+            "this screen is too crowded..add a shortcut that skips to the second level",
+            "Add a shortcut that skips to the second level",
+        ),
+        (
+            "/team:review https://github.com/acme/shop/pull/88/files for the retry policy",
+            "Review PR #88 for the retry policy",
+        ),
     ],
 )
 def test_a_request_becomes_a_title(asked: str, name: str) -> None:
