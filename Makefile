@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo run test test-faults test-browser check bench bench-write peers screenshots lock clean
+.PHONY: demo run test test-faults test-browser check meaning bench bench-write peers screenshots lock clean
 
 demo: $(VENV)/.runtime  ## create sample sessions, index them, look them up, remove them
 	$(BIN)/python tests/demo.py
@@ -23,6 +23,9 @@ test-faults: $(VENV)/.dev  ## tests of crashes, hangs, floods and full disks
 
 test-browser: $(VENV)/.dev  ## tests of the pages in Chromium, if it is installed
 	$(BIN)/python -m pytest -q -n 2 -m browser -rs tests/browser
+
+meaning: $(VENV)/.dev  ## how well names, summaries and search do, beside plain baselines
+	$(BIN)/python -m tests.meaning
 
 check: $(VENV)/.dev  ## linters, types, layers
 	$(BIN)/ruff check .

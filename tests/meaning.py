@@ -1,0 +1,186 @@
+"""`make meaning`: how well the built-in model, search and `@@` do, beside plain baselines.
+
+Search and names half remembered: the questions of tests/fixtures/retrieval, beside one document per
+session and BM25 over any word. Names and facts: facts.jsonl, beside the first prompt as the name
+and the first sentences of the last answers of all turns as the summary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import tantivy
+
+from indexerd.entries import Facts
+from indexerd.errors import IndexerdError
+from indexerd.models.extractive.describe import describe
+from tests.e2e.search.test_retrieval import PLACES, QUESTIONS, ask, fill
+from tests.e2e.world import FIXTURES, ROOT, World, until
+
+SHARED = ROOT.parent / "shared/fixtures"  # recordings that may not be copied into the repository
+FACTS = [json.loads(line) for line in (FIXTURES / "retrieval/facts.jsonl").open()]
+KINDS = {"search": "words of the session", "paraphrase": "other words", "resolve": "names"}
+KINDS |= {"remembered": "names half remembered", "none": "names of nothing"}
+AGENTS = {"pi": ".pi/agent/sessions/--w--", "codex": ".codex/sessions/2026/01/01"}
+WORD = re.compile(r"\w+")
+
+
+class Baseline:
+    """One document a session, ranked by BM25 over any word of a query."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        schema = tantivy.SchemaBuilder().add_text_field("id", stored=True).add_text_field("text")
+        self._index = tantivy.Index(schema.build())
+        writer = self._index.writer(15_000_000, 1)
+        for session_id, text in texts.items():
+            writer.add_document(tantivy.Document(id=session_id, text=text))
+        writer.commit()
+        self._index.reload()
+
+    def order(self, query: str) -> list[str]:
+        parsed = self._index.parse_query(" ".join(WORD.findall(query.lower())), ["text"])
+        searcher = self._index.searcher()
+        return [str(searcher.doc(at)["id"][0]) for _, at in searcher.search(parsed, 10).hits]
+
+
+def messages(world: World, session_id: str) -> list[tuple[str, str]]:
+    """Return roles and texts of what a person and the agent said."""
+    entries = world.call("path", ref=session_id)["entries"]
+    said = [(entry.get("role") or "", entry["text"]) for entry in entries]
+    return [(role, text) for role, text in said if role in ("user", "assistant") and text.strip()]
+
+
+def indexed(root: Path) -> World:
+    world = World(root)
+    world.install_pi()
+    world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1"
+    world.env["INDEXERD_INDEX__BACKFILL_DAYS"] = "36500"
+    return world
+
+
+def rows(world: World) -> dict[str, dict[str, Any]]:
+    """Return all sessions by id, once their texts can be searched."""
+    until(lambda: not world.call("status")["textPending"], "all texts")
+    found = world.call("list", limit=500, archived=True, subagents=True)["sessions"]
+    return {row["sessionId"]: row for row in found}
+
+
+def searches(root: Path) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield a line for each kind of question: ours, then the baseline's."""
+    ours, plain, asked = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[str]()
+    for place in PLACES:
+        world = indexed(root / place)
+        known = fill(world, place)
+        world.run("run", "--once", code=None)
+        with world.daemon():
+            listed = rows(world)
+            known |= {row["sessionFile"]: key for key, row in listed.items()}
+            texts = {k: "\n".join(t for _, t in messages(world, k)) for k in listed}
+            baseline = Baseline(texts)
+            for question in (one for one in QUESTIONS if one["in"] == place):
+                kind, right = question["kind"], {known.get(k, k) for k in question.get("right", ())}
+                outcome, order = ask(world, question, known), baseline.order(question["q"])
+                asked[kind] += 1
+                if kind in ("search", "paraphrase"):
+                    at = next((n for n, key in enumerate(order, 1) if key in right), 0)
+                    for counts, place_of in ((ours, outcome.place), (plain, at)):
+                        counts[kind, "first"] += place_of == 1
+                        counts[kind, "three"] += place_of in (1, 2, 3)
+                else:
+                    ours[kind, "first"] += outcome.place
+                    ours[kind, "wrong"] += bool(outcome.first)
+                    plain[kind, "first"] += order[:1] != [] and order[0] in right
+                    plain[kind, "wrong"] += order[:1] != [] and order[0] not in right
+    for kind, name in KINDS.items():
+        second = "three" if kind in ("search", "paraphrase") else "wrong"
+        cells = [f"{c[kind, 'first']} first, {c[kind, second]} {second}" for c in (ours, plain)]
+        yield f"{name} ({asked[kind]})", cells
+
+
+def store(world: World) -> Iterator[tuple[dict[str, Any], str]]:
+    """Copy the sessions of facts.jsonl to where agents keep them; yield each with its file name."""
+    for n, fact in enumerate(FACTS):
+        path = Path(fact.get("file", ""))
+        source = next((p for p in (FIXTURES / path, SHARED / path) if p.is_file()), None)
+        if source is None:
+            continue
+        agent = path.parts[1].partition("-")[0]
+        folder = AGENTS.get(agent, f".claude/projects/-w{n}")
+        target = world.root / "home" / folder / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        data = source.read_bytes()
+        target.write_bytes(data if data.endswith(b"\n") else data + b"\n")
+        os.utime(target, (1e9, 1e9))  # nobody is waiting for the end of its last turn
+        yield fact, source.name
+
+
+def first_sentences(said: Sequence[tuple[str, str]]) -> str:
+    last = [text for at, (role, text) in enumerate(said) if role == "assistant" and ends(said, at)]
+    return " ".join(re.split(r"(?<=[.!?])\s", text.strip())[0] for text in last)
+
+
+def ends(said: Sequence[tuple[str, str]], at: int) -> bool:
+    return at + 1 == len(said) or said[at + 1][0] == "user"
+
+
+def told(text: str, facts: Iterable[Sequence[str]]) -> int:
+    return sum(any(re.search(way, text, re.IGNORECASE) for way in fact) for fact in facts)
+
+
+def good(name: str, words: Sequence[str]) -> bool:
+    """Whether a name has at least two of the words that a good one has."""
+    return sum(word.lower() in name.lower() for word in words) >= min(2, len(words))
+
+
+def names(root: Path) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield a line for names, one for facts, and the time of a description."""
+    world, counts, took = indexed(root / "facts"), Counter[str](), list[float]()
+    wanted = list(store(world))
+    world.run("run", "--once", code=None)
+    with world.daemon():
+        by_file = {Path(row["sessionFile"]).name: row for row in rows(world).values()}
+        for fact, file in wanted:
+            session_id = by_file[file]["sessionId"] if file in by_file else ""
+            try:
+                meta = world.call("get", ref=session_id)["meta"] if session_id else None
+            except IndexerdError:
+                meta = None
+            if meta is None:
+                continue
+            said = messages(world, session_id)
+            prompt = next((text for role, text in said if role == "user"), "")[:72]
+            began = time.perf_counter()
+            describe(Facts(tuple(said)))
+            took.append(1000 * (time.perf_counter() - began))
+            summary = f"{meta['description']}\n{meta['summary']}"
+            counts += Counter(sessions=1, facts=len(fact["facts"]))
+            counts += Counter(named=good(meta["name"], fact["words"]))
+            counts += Counter(prompted=good(prompt, fact["words"]))
+            counts += Counter(told=told(summary, fact["facts"]))
+            counts += Counter(answered=told(first_sentences(said), fact["facts"]))
+    yield f"good names ({counts['sessions']})", (counts["named"], counts["prompted"])
+    yield f"facts ({counts['facts']})", (counts["told"], counts["answered"])
+    if took:
+        times = f"{statistics.median(took):.1f} ms, at most {max(took):.0f} ms"
+        yield "time of a description", (times, "")
+
+
+def main() -> None:
+    print(f"{'':32}{'indexerd':32}baseline")
+    with tempfile.TemporaryDirectory(prefix="ixd-") as root:
+        for part in (searches, names):
+            for what, (ours, plain) in part(Path(root)):
+                print(f"{what:32}{ours!s:32}{plain}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
