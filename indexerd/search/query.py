@@ -30,6 +30,15 @@ _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
 _SPANS_MAX = 20
 
+_NO_STOP_WORDS = """ai allow area areas auth back backward bill brief buy call caption case
+    cases ci clear click comment computer copy cv date describe detail down empty end ends
+    example face faces fill fire fix font forward free group groups hello home homepage html http
+    hue id index information inner interest join key keys kind line member members million minus
+    move multiple name new null number numbers off old open opens order ordering os page pages
+    part parts place places plus point points problem problems ref refs research reserved result
+    results ring room rooms run second seconds section shell side site state states stop system
+    tag test text tip todo total turn turns tz unique value web webpage website width world year
+    years zero"""
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -48,10 +57,11 @@ _EXTENSION = re.compile(r"(?<=\w)\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
 
 @cache
 def stop_words() -> frozenset[str]:
-    """Return the folded stop words of several languages."""
+    """Return the folded stop words of several languages, but for those that name things here."""
     from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
 
-    return frozenset(map(fold, stopwords(["en", "de", "fr", "es", "it"])))
+    words = map(fold, stopwords(["en", "de", "fr", "es", "it"]))
+    return frozenset(words).difference(_NO_STOP_WORDS.split())
 
 
 @lru_cache(maxsize=16_384)

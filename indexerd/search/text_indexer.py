@@ -1,9 +1,10 @@
 """Read appended lines of sessions into the text index, and sum up their facts.
 
-Each line is parsed once for both. Words, tokens and cost are those of every branch; files and tools
-are those of the current path: if it is not the path summed up before, or a longer one, its rows are
-summed up again. The session's mark in the index stores how far both got. Each step is bounded in
-lines and bytes: redacting is slow, and one thread reads. Only redacted texts are stored.
+Each line is parsed once for both. A plan that a client hands over is searchable like a prompt.
+Words, tokens and cost are those of every branch; files and tools are those of the current path: if
+it is not the path summed up before, or a longer one, its rows are summed up again. The session's
+mark in the index stores how far both got. Each step is bounded in lines and bytes: redacting is
+slow, and one thread reads. Only redacted texts are stored.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from indexerd.times import iso_ms
 BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_RULES = "5"  # version of the rules for facts; a new one makes all sessions be read again
+_RULES = "6"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -141,7 +142,7 @@ class TextIndexer:
         try:
             with self._files.lines(session_id) as lines:
                 for row, says, entry in _sum_up(info, state, lines, progress, rows):
-                    if says and entry.kind in _SAYS and entry.text:
+                    if says and (entry.kind in _SAYS or entry.plan) and entry.text:
                         text = own_words(entry.text[: 4 * TEXT_MAX])
                         text = self._secrets.message(text, TEXT_MAX)
                         words = entry.id, entry.role or "", entry.timestamp, text

@@ -122,14 +122,14 @@ CLAUSE = re.compile(  # where a long request may end
 )
 # Words that connect the parts of a phrase.
 LINKS = "at by covering for from in into of on onto over that to using via when where with"
-# Stop words of prose that tell a subject here.
-SOFTWARE = "group index line number order page part problem result state system test"
 # Words that tell no subject.
-DULL = """add agree answer ask call change check clean code continue create current day default
-    easy end ensure error existing explain file finally found good great happen hello hey implement
-    issue job look main make minute note number old please print problem question read ready reason
-    remove rename request result review sure tell thank thanks thought ticket time today try
-    understand update user verify want week write http https www session conversation"""
+DULL = """add agree new old answer ask back brief call change check clean clear code comment continue
+    conversation create current day default describe detail down easy end ensure error existing
+    explain file finally fix found good great happen hello hey http https id implement issue job
+    kind look main make minute move note number off old part parts place please point points
+    print problem question read ready reason remove rename request result review run second
+    seconds session stop sure tell thank thanks thought ticket time today try turn understand
+    update user verify want week write www"""
 # Words about the work, not about its subject.
 PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue
     description done draft explain fail feedback fix lint linter linting main master merge open

@@ -56,18 +56,13 @@ _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b"
 
 
 @cache
-def _stop_words() -> frozenset[str]:
-    return stop_words().difference(lexicon.SOFTWARE.split())
-
-
-@cache
 def _dull_words() -> frozenset[str]:
-    return _stop_words().union(lexicon.DULL.split())
+    return stop_words().union(lexicon.DULL.split())
 
 
 def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
     """Yield the stems of words; for unspaced scripts, pairs of characters."""
-    skip, spread = _stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
+    skip, spread = stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
     text = unicodedata.normalize("NFKD", text if spread == text else f"{text} {spread}").casefold()
     if not text.isascii():
         text = "".join([char for char in text if not unicodedata.combining(char)])
