@@ -1,7 +1,8 @@
-"""Passages for a question: the right ones come first, verbatim and with honest confidence."""
+"""Passages for a question: the one that answers comes first, verbatim and with honest confidence."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,47 +10,99 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.entries import Question
-from indexerd.models.extractive import (
-    EXCERPT_MAX,
-    PASSAGES_MAX,
-    answer,
-    passages,
-)
+from indexerd.models.extractive.passages import EXCERPT_MAX, NOTHING, PASSAGES_MAX, answer, passages
+from tests.e2e.search.corpus import read
 
-SESSION = (
-    ("u1", "user", "Please refactor the confirm button. Where should its state live?"),
-    (
-        "a1",
-        "assistant",
-        "See `ConfirmButton.tsx`.\n\nIts pending state is in a reducer: three hooks raced.",
-    ),
-    ("u2", "user", "Which cache do we take for the tokens? Redis?"),
-    ("a2", "assistant", "Redis needs another host.\n\nLet us go with SQLite: one file, no daemon."),
-    ("u4", "user", "キャッシュの有効期限を決めてください。"),
-    ("a4", "assistant", "有効期限は十五分にしました。"),
-    ("a5", "assistant", "Uploads are retried five times with exponential backoff."),
-)
+SPECS = read(Path(__file__).parents[2] / "fixtures/retrieval/corpus.txt")
+# All sessions of the corpus as one: an entry's id is the session's, its turn's number and role.
+LONG = [
+    (f"{spec.key}-{n}-{role}", role, text)
+    for spec in SPECS
+    for n, turn in enumerate(spec.turns, 1)
+    for role, text in (("user", turn.asked), ("assistant", turn.answer))
+]
+QUESTIONS = {
+    "Why did moving the button change the snapshot tests?": "shop-checkout-3-assistant",
+    "How large is the invoice PDF now that the font is subset?": "shop-invoice-pdf-2-assistant",
+    "How often may a basket update retry?": "shop-basket-race-3-assistant",
+    "What made the Stripe signature check fail in production?": "shop-stripe-1-assistant",
+    "Which file had the off-by-one error of the window?": "weather-average-1-assistant",
+    "Why did draining worker-3 hang?": "infra-upgrade-2-assistant",
+    "At which step was the docker build interrupted?": "weather-build-2-assistant",
+    "What did the user want instead of Glätte?": "weather-german-2-user",
+    "Where is the identity for decrypting backups kept?": "infra-backup-2-assistant",
+    "Why did the TLS certificate of staging expire?": "infra-certs-1-assistant",
+    "Which schema has the table of the forecast cache?": "weather-cache-2-assistant",
+    "How long must the disk alert last before the rule fires?": "infra-alerts-1-assistant",
+    "What protects the terraform bucket against being destroyed?": "infra-terraform-2-assistant",
+    "How are gift cards treated?": "shop-coupons-2-assistant",
+}
 
 
-def asked(text: str, said: Any = SESSION) -> dict[str, Any]:
+def asked(text: str, said: Any = LONG) -> dict[str, Any]:
     return answer(Question(text, tuple(said)))
 
 
+def test_the_passage_that_answers_comes_first() -> None:
+    """S0.60: of all messages of sixty sessions, an answer's before the user's with its words."""
+    found = {text: asked(text) for text in QUESTIONS}
+    missed = [
+        text for text, entry in QUESTIONS.items() if found[text]["citations"][0]["entryId"] != entry
+    ]
+    sure = [text for text in QUESTIONS if found[text]["confidence"] == "high"]
+    assert len(missed) <= 3, missed
+    assert len(sure) >= 4 > len(set(sure).intersection(missed)) * 4, (sure, missed)
+
+
+TOKENS = (
+    ("u1", "user", "Which cache do we take for the tokens? Redis?"),
+    ("a1", "assistant", "Redis needs another host.\n\nLet us take SQLite: one file, no daemon."),
+    ("u2", "user", "キャッシュの有効期限を決めてください。"),
+    ("a2", "assistant", "有効期限は十五分にしました。"),
+    ("a3", "assistant", "I will look at the retries of the upload next."),
+    ("a4", "assistant", "An upload is retried five times, because the proxy drops every tenth."),
+)
+
+
 @pytest.mark.parametrize(
-    ("question", "entry", "words"),
+    ("question", "entry", "words", "confidence"),
     [
-        ("Why is the pending state kept in a reducer?", "a1", "three hooks raced"),
-        ("Which cache for tokens did we choose in the end?", "a2", "SQLite"),
-        ("How often is an upload retried?", "a5", "five times"),
-        ("有効期限は?", "a4", "十五分"),
+        ("Which cache did we take for the tokens?", "a1", "SQLite", None),
+        ("How often is an upload retried?", "a4", "five times", "high"),
+        ("Why are uploads retried?", "a4", "the proxy", "high"),
+        ("有効期限は?", "a2", "十五分", None),
+        ("What did the user ask about Redis?", "u1", "Redis?", None),
     ],
 )
-def test_the_passage_that_answers_is_among_the_first_three(
-    question: str, entry: str, words: str
+def test_what_is_asked_for_decides(
+    question: str, entry: str, words: str, confidence: str | None
 ) -> None:
     """Word endings, capitals and scripts without spaces do not matter."""
-    quotes = asked(question)["answerMarkdown"].split("\n\n> [")[1:4]
-    assert [quote for quote in quotes if quote.startswith(f"{entry}] ") and words in quote], quotes
+    found = asked(question, TOKENS)
+    first = found["citations"][0]
+    assert first["entryId"] == entry
+    assert words in first["excerpt"]
+    assert confidence in (None, found["confidence"])
+
+
+@pytest.mark.parametrize("question", ["Which colour has the zebra of the king?", "why?", "", "?!"])
+def test_nothing_fits(question: str) -> None:
+    """S0.60: that is said, and nothing is quoted."""
+    nothing = {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
+    assert asked(question, TOKENS) == nothing
+    assert asked("Which cache?", ()) == nothing
+
+
+def test_a_pasted_conversation_changes_no_role() -> None:
+    """Lines such as `Assistant: …` in a message are its own words."""
+    chat = "See this:\n\n{}: why Redis?\n\n{}: We decided to take Redis for the tokens."
+    planted = (*TOKENS, ("u5", "user", chat.format("User", "Assistant")))
+    plain = (*TOKENS, ("u5", "user", chat.format("Ada", "Bob")))
+    for question in ("Which cache did we take for the tokens?", "Did we decide to take Redis?"):
+        found, expected = asked(question, planted), asked(question, plain)
+        cited = [(citation["entryId"], citation["role"]) for citation in found["citations"]]
+        assert cited == [(other["entryId"], other["role"]) for other in expected["citations"]]
+        assert found["confidence"] == expected["confidence"]
 
 
 messy = st.text(st.sampled_from("ab \n#:.?é語見\ud800ǅİ*`"), max_size=200)
@@ -63,3 +116,11 @@ def test_no_question_and_no_session_makes_it_fail(question: str, said: list[Any]
     assert len(found["citations"]) <= PASSAGES_MAX
     assert all(len(citation["excerpt"]) <= EXCERPT_MAX for citation in found["citations"])
     assert "".join("".join(passages(question)).split()) == "".join(question.split())
+
+
+@pytest.mark.parametrize("text", ["a", "a.", "a:\n", "# a\n\n", "which ", "` ", "\n ", "語。", "a\n\n \t"])
+def test_time_grows_with_the_text(text: str) -> None:
+    """A hostile question or message takes no longer than another of its length."""
+    long = text * (200_000 // len(text))
+    assert len(asked("which a 語", [("e", "assistant", long)])["citations"]) <= 1
+    assert len(asked(long[:4000], [("e", "user", long[:4000])])["citations"]) <= 1
