@@ -1,4 +1,4 @@
-"""Passages for a question: the one that answers comes first, verbatim and with honest confidence."""
+"""Passages for a question: the one that answers is first, verbatim, with honest confidence."""
 
 from __future__ import annotations
 
@@ -50,13 +50,18 @@ def test_the_passage_that_answers_comes_first() -> None:
         text for text, entry in QUESTIONS.items() if found[text]["citations"][0]["entryId"] != entry
     ]
     sure = [text for text in QUESTIONS if found[text]["confidence"] == "high"]
-    assert len(missed) <= 3, missed
-    assert len(sure) >= 4 > len(set(sure).intersection(missed)) * 4, (sure, missed)
+    assert len(missed) <= 2, missed
+    assert sure
+    assert not set(sure).intersection(missed)
 
 
 TOKENS = (
     ("u1", "user", "Which cache do we take for the tokens? Redis?"),
-    ("a1", "assistant", "Redis needs another host.\n\nLet us take SQLite: one file, no daemon."),
+    (
+        "a1",
+        "assistant",
+        "Redis needs another host.\n\nLet us take SQLite as the cache of tokens: one file.",
+    ),
     ("u2", "user", "キャッシュの有効期限を決めてください。"),
     ("a2", "assistant", "有効期限は十五分にしました。"),
     ("a3", "assistant", "I will look at the retries of the upload next."),
@@ -118,7 +123,9 @@ def test_no_question_and_no_session_makes_it_fail(question: str, said: list[Any]
     assert "".join("".join(passages(question)).split()) == "".join(question.split())
 
 
-@pytest.mark.parametrize("text", ["a", "a.", "a:\n", "# a\n\n", "which ", "` ", "\n ", "語。", "a\n\n \t"])
+@pytest.mark.parametrize(
+    "text", ["a", "a.", "a:\n", "# a\n\n", "which ", "` ", "\n ", "語。", "a\n\n \t"]
+)
 def test_time_grows_with_the_text(text: str) -> None:
     """A hostile question or message takes no longer than another of its length."""
     long = text * (200_000 // len(text))
