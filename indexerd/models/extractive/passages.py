@@ -23,8 +23,8 @@ NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
 )
-SAME, PROMPT = 0.7, 0.5  # what a term counts that is only in the passage, or in the prompt
-FITS, FEW, ASKS, LAST, USER, TOLD = 1.7, 0.7, 0.5, 1.5, 0.6, 2.5
+SAME, PROMPT = 0.6, 0.5  # what a term counts that is only in the passage, or in the prompt
+FITS, FEW, ASKS, LAST, USER, TOLD = 1.5, 0.7, 0.5, 1.5, 0.6, 2.5
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 _SENTENCES = re.compile(
@@ -106,6 +106,7 @@ def _ranked(question: Question) -> list[_Passage]:
         factor = LAST if last else 1.0
         if roles[entry] == "user":
             factor, prompt = TOLD if of_user else USER, {}
+        factor /= 1 + len(read) / 30  # a long message has many chances
         best = _Passage(0, 0, entry, "", 0)
         for text, there in read:
             if not there and not (last and prompt):
