@@ -123,10 +123,10 @@ CLAUSE = re.compile(  # where a long request may end
 # Words that connect the parts of a phrase.
 LINKS = "at by covering for from in into of on onto over that to using via when where with"
 # Words that tell no subject.
-DULL = """add agree new old answer ask back brief call change check clean clear code comment continue
+DULL = """add agree answer ask back brief call change check clean clear code comment continue
     conversation create current day default describe detail down easy end ensure error existing
     explain file finally fix found good great happen hello hey http https id implement issue job
-    kind look main make minute move note number off old part parts place please point points
+    kind look main make minute move new note number off old part parts place please point points
     print problem question read ready reason remove rename request result review run second
     seconds session stop sure tell thank thanks thought ticket time today try turn understand
     update user verify want week write www"""

@@ -24,7 +24,8 @@ NOTHING = (
     "read the session.)"
 )
 SAME, PROMPT = 0.6, 0.5  # what a term counts that is only in the passage, or in the prompt
-FITS, FEW, ASKS, LAST, USER, TOLD = 1.5, 0.7, 0.5, 1.5, 0.6, 2.5
+FITS, FEW, ASKS = 1.5, 0.7, 0.5  # a sentence of the kind asked for; with no news; a question
+LAST, USER, TOLD = 1.5, 0.6, 2.5  # a turn's last message; the user's; if it is asked for
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 _SENTENCES = re.compile(
