@@ -34,6 +34,7 @@ class Outcome:
     asked: dict[str, Any]
     place: int = 0
     first: str = ""  # the wrong session that was first or resolved to
+    offered: bool = False  # ambiguous, with the right session as the first candidate
 
 
 def fill(world: World, place: str) -> dict[str, str]:
@@ -71,8 +72,10 @@ def ask(world: World, question: dict[str, Any], known: dict[str, str]) -> Outcom
         return Outcome(question, place, order[0] if order else "nothing")
     try:
         meant = world.call("resolve", ref=question["q"], **filters)["sessionId"]
-    except (NotFoundError, AmbiguousError):
+    except NotFoundError:
         return Outcome(question)
+    except AmbiguousError as error:
+        return Outcome(question, offered=error.candidates[0]["sessionId"] in right)
     return Outcome(question, int(meant in right), "" if meant in right else meant)
 
 
