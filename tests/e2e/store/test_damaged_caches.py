@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -86,9 +87,13 @@ class Template:
         shutil.copytree(self.left[how], self.world.state)
         return self.world.state
 
-    def recovers(self, why: str) -> None:
+    def recovers(self, why: str, damage_while_running: Callable[[], object] | None = None) -> None:
         with self.world.daemon() as process:
             until(self.is_complete, f"all that was known, after {why}")
+            if damage_while_running is not None:
+                damage_while_running()
+                until(self.damaged_caches, f"a word about {why}")
+                until(self.is_complete, f"all that was known, in spite of {why}")
             assert self.world.call("status")["problems"] == [], why
             assert process.poll() is None, why
         assert len(self.world.calls()) == self.calls, why
