@@ -103,8 +103,8 @@ class ConfigError(StateError, kind="config_invalid"):
 
     def __init__(self, problems: Sequence[Mapping[str, str]]) -> None:
         self.problems = [dict(problem) for problem in problems]
-        lines = "; ".join(f"{p['file']}: {p['key']}: {p['message']}" for p in self.problems)
-        super().__init__(f"invalid configuration: {lines}")
+        places = [": ".join(filter(None, (p["file"], p["key"], p["message"]))) for p in problems]
+        super().__init__(f"invalid configuration: {'; '.join(places)}")
 
 
 class InvalidMetaError(StateError, kind="invalid_meta"):

@@ -29,7 +29,8 @@ SHOWN_MAX = 200  # characters of a key or a message
 PATTERN_SHOWN = 60
 LAST_GOOD = "settings.last-good.json"
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
-ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
+_MODEL = r"(google|openai|scripted)/\S+|local/extractive"  # scripted: for tests only
+ModelKey = Annotated[str, Field(pattern=rf"^({_MODEL})$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -122,7 +123,7 @@ class Digest(Section):
     target_compression: Annotated[float, Field(gt=0, lt=1)] = 0.3
     preserve_recent: Annotated[int, Field(ge=0, le=10_000)] = 10
     preserve_system: bool = True
-    model: Annotated[str, Field(pattern=r"^([a-z0-9_-]+/\S+)?$")] = ""
+    model: Annotated[str, Field(pattern=rf"^({_MODEL})?$")] = ""
     exclude: list[Glob] = Field(default_factory=list, max_length=1000)
     token_trigger: bool = False
     context_window: Annotated[int, Field(ge=0, le=100_000_000)] = 0
@@ -315,9 +316,10 @@ def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
     message, hint = str(error["msg"]).removeprefix("Value error, "), "see config/indexerd.toml"
     if error["type"] == "extra_forbidden":
         message, hint = "no such key", "`indexerd config show` lists them all"
-    elif key.startswith("model_keys"):
+    elif key.startswith("model_keys") or key == "digest.model":
         message = "not a model key" if "." in key else message
-        hint = "a model key is written provider/model, for example google/gemini-3.5-flash-lite"
+        hint = "provider/model: google/…, for example google/gemini-3.5-flash-lite, or openai/…,"
+        hint += " for any server of that kind; or local/extractive"
     elif key.startswith("redact.extra_patterns.") and error["type"] == "value_error":
         key, _, place = key.rpartition(".")
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"

@@ -164,6 +164,6 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
     for session in getattr(bad, "candidates", ()):
         aside(f"  {safe(session.get('sessionId'))}  {safe(session.get('name'))}")
     for problem in getattr(bad, "problems", ()):
-        aside(f"hint: {safe(problem['key'])}: {safe(problem['hint'])}")
+        aside("hint: " + safe(": ".join(filter(None, (problem["key"], problem["hint"])))))
     aside(f"hint: {safe(bad.hint)}")
     return bad.exit_code

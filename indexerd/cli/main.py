@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 
 from indexerd import __version__
 from indexerd.cli.backend import INTERRUPTED, App, complain, json_text, project, put
-from indexerd.errors import AccessError, IndexerdError, UsageError
+from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError
 
 Work = Callable[..., Any]
 Declare = Callable[[Work], Work]
@@ -53,7 +54,8 @@ HERE = option(
 )
 BELOW = option("--cwd", "Only sessions in this directory and below.", metavar="DIR", type=project)
 OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", type=project)
-AGENT = option("--agent", "Only this agent's sessions.", metavar="NAME")
+AGENTS = click.Choice(("pi", "claude", "codex", "opencode"))
+AGENT = option("--agent", "Only this agent's sessions.", type=AGENTS)
 FOCUS = option("--instructions", "What the summary should focus on.", metavar="TEXT")
 
 
@@ -130,6 +132,9 @@ class Lazy(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> None:
     """Session memory for people who work with AI coding agents."""
+    if config and ctx.invoked_subcommand != "run" and not Path(config).expanduser().is_file():
+        missing = {"file": config, "key": "", "message": "no such file", "hint": "check --config"}
+        raise ConfigError([missing])
     ctx.obj = App(config, as_json, color)
 
 

@@ -15,7 +15,7 @@ from click.shell_completion import get_completion_class
 
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, put, safe
-from indexerd.cli.main import argument, as_json, cli, command, current, flag, option
+from indexerd.cli.main import AGENTS, argument, as_json, cli, command, current, flag, option
 from indexerd.cli.serve import program
 from indexerd.errors import ConfigError, DaemonDownError, UsageError
 
@@ -99,7 +99,7 @@ service = click.Group(
 
 
 @command(
-    argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode"))),
+    argument("agent", type=AGENTS),
     flag("--remove", "Remove the integration; everything else stays."),
     flag("--force", "Also replace or remove indexerd's files that were edited."),
 )
@@ -127,4 +127,5 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
 def completion(shell: str) -> str:
     """Print a shell's completion script."""
     completer = get_completion_class(shell)
-    return completer(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source() if completer else ""
+    script = completer(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source() if completer else ""
+    return "" if as_json({"shell": shell, "script": script}) else script

@@ -131,8 +131,10 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
 
     app = cli.current()
     settings = app.loaded.settings
-    suffix = Path(file or "").suffix.removeprefix(".")
-    form = form or (suffix if suffix in ("md", "json") else "html")
+    suffix = Path(file or "").suffix.removeprefix(".").lower() or "html"
+    form = form or {"html": "html", "htm": "html", "md": "md", "json": "json"}.get(suffix)
+    if form is None:
+        raise UsageError(f"there is no format .{suffix}", hint="pass --format html, md or json")
     if not file and not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page cannot be shown in a terminal", hint="pass a file: -o FILE.html")
     redactor = Redactor(tuple(settings.redact.extra_patterns)) if redact else None

@@ -56,21 +56,18 @@ class Models:
 
     def _build(self, key: str) -> Model:
         provider, _, name = key.partition("/")
-        if provider in ("google", "openai") and name:
+        if provider in ("google", "openai"):
             return self._remote(provider, name)
-        if provider == "scripted" and name:
+        if provider == "scripted":
             script = self._env.get(SCRIPT_VARIABLE, "")
             if not script:
                 raise ModelUnavailableError(f"only for tests: {SCRIPT_VARIABLE} names no script")
             from indexerd.models.scripted import Scripted  # noqa: PLC0415 - for tests only
 
             return Scripted(script, key)
-        if key == "local/extractive":
-            from indexerd.models.extractive import Extractive  # noqa: PLC0415 - when first used
+        from indexerd.models.extractive import Extractive  # noqa: PLC0415 - when first used
 
-            return Extractive()
-        known = "google/*, openai/* and local/extractive"
-        raise ModelUnavailableError(f"no such provider; there are {known}")
+        return Extractive()
 
     def _remote(self, provider: str, name: str) -> Model:
         google, settings = provider == "google", self._settings.providers

@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 
+from indexerd.errors import UsageError
 from indexerd.privacy.patterns import compile_re2, lazy_pattern
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 
@@ -265,6 +266,7 @@ class ParsedQuery:
 
 
 def parse(query: str) -> ParsedQuery:
+    """Parse a query; UsageError for a pattern that is invalid."""
     text = replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
     text = unicodedata.normalize("NFC", text).strip()
     cut = (
@@ -273,10 +275,7 @@ def parse(query: str) -> ParsedQuery:
         else None
     )
     if text.startswith("re:"):
-        try:
-            return ParsedQuery(find=_pattern(text[3:].strip()))
-        except ValueError as refused:
-            return ParsedQuery(problem=f"re: {refused}")
+        return ParsedQuery(find=_pattern(text[3:].strip()))
     if not text:
         return ParsedQuery(problem="there is nothing to search for")
     if text.count('"') % 2:  # an unbalanced quote is an ordinary character
@@ -304,13 +303,14 @@ def parse(query: str) -> ParsedQuery:
 
 
 def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
-    """Compile a pattern that ignores case; ValueError with the reason if it is invalid."""
+    """Compile a pattern that ignores case; UsageError with the reason if it is invalid."""
     if not text or len(text) > PATTERN_MAX:
-        raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
+        raise UsageError(f"re: a pattern has 1 to {PATTERN_MAX} characters")
     try:
         regex = compile_re2(text, "i")
     except ValueError as bad:
-        raise ValueError(f"not a regular expression: {bad}") from None
+        hint = "patterns have RE2's syntax: no look-around, no back-references"
+        raise UsageError(f"re: not a regular expression: {bad}", hint=hint) from None
 
     def find(text: str) -> tuple[int, int] | None:
         spans = (match.span() for match in regex.finditer(text))

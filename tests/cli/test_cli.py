@@ -290,6 +290,9 @@ MISUSED = [
     ["nonsense"],
     ["list", "--limit", "0"],
     ["list", "--since", "yesterday"],
+    ["list", "--agent", "nobody"],
+    ["search", "re:("],
+    ["export", "c0ffee", "-o", "page.pdf"],
     ["resolve"],
     ["resolve", ""],
     ["index"],
@@ -375,5 +378,10 @@ def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
     assert all(f"{path}: {key}: " in told.stderr for key in keys)
     assert told.stderr.count("hint: ") >= 3
     assert home.json("--config", str(path), "resolve", "tune")["sessionId"] == home.retry.id
-    missing = home.json("--config", str(tmp_path / "none"), "config", "check", code=78)
-    assert "no such file" in missing["error"]["message"]
+    for command in (["config", "check"], ["list"]):
+        missing = home.json("--config", str(tmp_path / "none"), *command, code=78)
+        assert "no such file" in missing["error"]["message"]
+    for text, problem in (("a = [", "Invalid"), ('digest.model = "no/a"', "digest.model: not a")):
+        path.write_text(text)
+        told = home.ix("--config", str(path), "config", "check")
+        assert (told.returncode, f"{path}: {problem}" in told.stderr) == (78, True)

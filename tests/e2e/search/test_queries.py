@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import AmbiguousError
+from indexerd.errors import AmbiguousError, UsageError
 from tests.e2e.references.expanding import add
 from tests.e2e.world import World, until
 
@@ -67,12 +67,11 @@ def test_patterns_search_every_field(running: World, pattern: str, found: tuple[
 
 
 @pytest.mark.parametrize("query", ["re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1"])
-def test_a_bad_pattern_has_no_hits_and_a_warning(running: World, query: str) -> None:
-    """A bad pattern is not an error: there are no hits, and a warning (S1.44)."""
-    found = running.call("search", query=query)
-    assert found["hits"] == []
-    assert found["warnings"][0].startswith("re: ")
-    assert running.run("search", query) == ""
+def test_a_bad_pattern_is_an_error(running: World, query: str) -> None:
+    """S1.44: it says what is wrong, and the command exits with 2."""
+    with pytest.raises(UsageError, match="re: "):
+        running.call("search", query=query)
+    assert running.run("search", query, code=2) == ""
     assert "re: " in running.stderr
 
 
