@@ -81,7 +81,8 @@ def run(*, once: bool) -> int:
         rows += [(key, "digested", "") for key in report["digested"]]
         rows += [(failure["sessionId"], "failed", failure["kind"]) for failure in failed]
         put(render.table(("session", "", "model or reason"), rows))
-        counts = f"{len(models)} indexed, {report['skipped']} not due"
+        few = f"{app.loaded.settings.min_new_user_messages} new prompts"
+        counts = f"{len(models)} named, {report['skipped']} have fewer than {few}"
         sessions = render.count(report["sessions"], "session")
         aside(f"{sessions}, {counts}, {len(failed)} failed")
     return code

@@ -220,7 +220,7 @@ class _Search:
         full = any(session.matched == self.total for session in found)
         if found and not quoted and (self._synonyms or not full):
             what = "others of the same meaning" if full else "most of them"
-            self.warning = self.warning or f"nothing has all of these words; this has {what}"
+            self.warning = self.warning or f"no session has all of these words; these have {what}"
         self._least = _MOST if full and self.total < _QUESTION else 0.0
         self._rank(one for one in found if one.matched == self.total or not quoted)
         finder = Finder(terms)
@@ -258,7 +258,7 @@ class _Search:
             self.replaced |= bool(looser) and not slips
         if changed:
             meant = " ".join(term.text for term in terms)
-            self.warning = f"nothing has these words; searched for: {meant}"
+            self.warning = f"no session has these words; searched for: {meant}"
         terms, every = terms[:TERMS_MAX], not any(term.needed for term in terms[:TERMS_MAX])
         for term in terms:
             term.needed |= every

@@ -144,7 +144,7 @@ def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
     assert re.sub(mark, "", told) == re.sub(mark, "", sent)
     expect(panel).to_contain_text("This session has not been indexed yet.")
     panel.get_by_role("button", name=re.compile("Index now")).click()
-    expect(panel).to_contain_text("Described by local/extractive")
+    expect(panel).to_contain_text("Summary by local/extractive")
     assert home.world.meta(session.id)
     assert findings(page) == []
 
@@ -162,7 +162,7 @@ def test_a_request_for_indexing_shows_its_state(home: Served, tabs: Tabs) -> Non
     assert not home.world.meta(session.id)
     session.say("k", "j", "toolResult", "", toolCallId="1", toolName="bash", at=11)
     session.say("l", "k", "assistant", "It is over.", stopReason="stop", at=12)
-    expect(page.locator("#sent")).to_contain_text("Described by")
+    expect(page.locator("#sent")).to_contain_text("Summary by")
     expect(page.locator("#queued")).to_have_text("")
     assert home.world.meta(session.id)
 

@@ -86,7 +86,7 @@ def test_run_once_prints_a_report(tmp_path: Path) -> None:
     first = world.session(turns=5)
     world.session(turns=1)
     assert world.run("run", "--once") == f"{first.id}\tindexed\tlocal/extractive\n"
-    assert world.stderr == "2 sessions, 1 indexed, 1 not due, 0 failed\n"
+    assert world.stderr == ("2 sessions, 1 named, 1 have fewer than 5 new prompts, 0 failed\n")
     second = world.session(turns=5)
     report = {"sessions": 3, "indexed": [second.id], "digested": []}
     report |= {"skipped": 2, "failed": []}

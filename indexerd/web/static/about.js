@@ -65,7 +65,7 @@
       ["Tags", listed(session.tags || [])],
       ["Parent", session.parentSessionId || session.parentSessionFile, 1],
       ["Resume", session.resume, 1],
-      ["Described by", meta ? [meta.model, ...timed("", meta.updatedAt)].filter(Boolean) : ""],
+      ["Summary by", meta ? [meta.model, ...timed("", meta.updatedAt)].filter(Boolean) : ""],
       ["Exported", doc.live ? "" : [...timed("", doc.exportedAt), doc.generator && `by ${doc.generator}`].filter(Boolean)],
     ].filter(([, text]) => text && text.length);
   }

@@ -174,7 +174,7 @@
     const text = button.dataset.copy, done = await copy(text);
     say(done ? "Resume command copied" : `Could not copy. The command is: ${text}`);
     button.firstChild.data = done ? "Copied" : "Not copied";
-    setTimeout(() => { button.firstChild.data = "Copy resume"; }, 1600);
+    setTimeout(() => { button.firstChild.data = "Copy resume command"; }, 1600);
   }
 
   addEventListener("click", (event) => {

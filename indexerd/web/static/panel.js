@@ -1,4 +1,4 @@
-// The live page's panel "What is sent": the exact text that a model would get now, and where it would
+// The live page's panel "Sent to the model": the exact text that a model would get now, and where it would
 // be sent. Fetched when the panel is first opened, and after each run while it is open.
 // Also: how far the summary is behind, indexing, exports, the family.
 ((indexerd) => {
@@ -15,7 +15,7 @@
   const again = button("", "Index now", index);
   const asking = el("p", "", again);
   const texts = new Map(); // details by name
-  const panel = el("details", "", el("summary", "", "What is sent"), held);
+  const panel = el("details", "", el("summary", "", "Sent to the model"), held);
   const family = el("section");
   let fetched = false, busy = false, wanted = false;
 
@@ -59,7 +59,7 @@
     const usage = meta.usage || {};
     const parts = [meta.model, when(meta.updatedAt), tokens(usage) && `${tokens(usage)} tokens`,
       dollars(usage.costUsd)].filter(Boolean);
-    return el("p", "", "Described by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".");
+    return el("p", "", "Summary by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".");
   }
 
   async function fetchSent() { // repeated if a request was already running: its answer may be old

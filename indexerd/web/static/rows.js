@@ -11,7 +11,7 @@
   const LABELS = 3; // shown of a closed branch
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
-    user: "You", assistant: "Answer", tool: "Result", bash: "Run by you", system: "System",
+    user: "You", assistant: "Answer", tool: "Result", bash: "Shell command", system: "System",
     custom: "Extension", compaction: "Compaction", branch_summary: "Abandoned branch",
     setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
