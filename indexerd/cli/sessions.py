@@ -297,8 +297,10 @@ def ask(answer: Any) -> Iterator[str]:
     yield f"### Session: {safe(answer['name'])} (`{safe(answer['sessionId'])}`)"
     yield from ("", f"Confidence: **{safe(answer['confidence'])}**", "")
     yield from (*render.paragraph(answer["answerMarkdown"], "  "), "")
+    quoted = " ".join(answer["answerMarkdown"].replace("\n> ", "\n").split())
     for quote in answer["citations"]:
-        yield f"[{safe(quote['entryId'])}] {safe(quote['role'])}: {safe(quote['excerpt'], 300)}"
+        if quote["excerpt"] not in quoted:  # the built-in model's answer is its quotes
+            yield f"[{safe(quote['entryId'])}] {safe(quote['role'])}: {safe(quote['excerpt'], 300)}"
     yield from (f"note: {safe(note)}" for note in answer["notes"])
 
 

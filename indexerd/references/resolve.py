@@ -253,8 +253,10 @@ class Names:
             candidates.append(candidate if score is None else candidate | {"score": score})
         text = f"{len(scores)} sessions match this reference"
         if ranked or any(scores.values()):
-            which = "this one" if len(scores) == 1 else f"one of these {len(scores)}"
+            which = "this one" if len(scores) == 1 else f"one of these {len(candidates)}"
             text = f"no session has exactly this name; did you mean {which}?"
+        elif len(scores) > len(candidates):
+            text += f"; these are {len(candidates)} of them"
         return AmbiguousError(text, candidates)
 
     def _mistyped(self, ref: str, here: str | None, exclude: str | None) -> dict[str, float]:
