@@ -136,6 +136,8 @@ class _Session:
                 if lexicon.DONE.search(text) and self._as_result(sentence):
                     worth = 0.6 if lexicon.DONE.match(text) else 0.4
                     yield worth * self._as_name(text), headline(text)
+            for sentence in turn.answers[0][:_OPENING] if turn.answers else ():
+                yield 0.04 * self._as_result(sentence), headline(sentence.text)
         requests = (text[:400] for role, text in self._facts.messages if role == "user")
         if asked := next(
             (headline(clean_line(text, 400)) for text in requests if topics(text)), ""
@@ -308,6 +310,8 @@ def describe(facts: Facts) -> Metadata:
     """Describe a session by its facts; the result is valid for any facts."""
     session = _Session(facts)
     name, goals, decisions = session.name(), session.goals(), session.decisions()
+    if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
+        goals = [name, *goals[: _GOALS - 1]]
     written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
     base = facts.cwd.rstrip("/") + "/"
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
@@ -315,7 +319,7 @@ def describe(facts: Facts) -> Metadata:
     files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]
     listed = ", ".join(f"`{clip(file, 100)}`" for file in files)
     sections = {
-        "## Goal": goals or [name],
+        "## Goal": goals,
         "## Key Decisions": decisions,
         "## Outcome": [
             *written[:_TITLES],
@@ -333,7 +337,7 @@ def describe(facts: Facts) -> Metadata:
     came_of_it = came_of_it[: max(2, len(came_of_it) - 1)]
     return Metadata(
         name=name,
-        description=" ".join(map(_sentence, came_of_it or goals[:1] or [name])),
+        description=" ".join(map(_sentence, came_of_it or goals[:1])),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )

@@ -40,8 +40,8 @@ TELLING = _opening(  # a statement or a question, no wish
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
-    r"|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you|want me"
-    r"|shall|should|if you|you|here(?:'s| is| are)"
+    r"|launching|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you"
+    r"|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
 LABEL = re.compile(r"[^.:]{1,60}(?: [-–—]|:) ")  # before an item of a list  # noqa: RUF001 - dashes
 CAUSE = _cue(

@@ -108,6 +108,14 @@ def test_the_description_says_what_came_of_it() -> None:
     assert "- Commit: Fix: let the upload deadline grow" in section(found, "Outcome")
 
 
+def test_a_session_of_commands_is_named_and_has_the_plan_as_its_goal() -> None:
+    """S0.19: "y" says nothing, so an answer tells the subject; a plan's title is a goal."""
+    asked = ("user", "y"), ("assistant", "I found one story in review: the design tokens.")
+    assert of(*asked).name == "I found one story in review: the design tokens"
+    planned = of(*asked, title="Typography of the landing page")
+    assert section(planned, "Goal") == "- Typography of the landing page"
+
+
 def test_planted_roles_change_nothing() -> None:
     """S0.19: a chat that a user pastes is the user's: no result and no decision of the agent."""
     chat = (
