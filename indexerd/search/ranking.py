@@ -148,9 +148,11 @@ def search(
             ranking = _Search(index, searcher, scope, limit)
             if parsed.find is not None:
                 ranking.by_pattern(parsed.find)
-            elif parsed.terms and not ranking.by_words(parsed.terms):
+            elif (
+                parsed.terms and not ranking.by_words(parsed.terms) and _has_synonyms(parsed.terms)
+            ):
                 ranking = _Search(index, searcher, scope, limit, synonyms=True)
-                ranking.by_words(parse(query).terms)
+                ranking.by_words(parsed.terms)
             hits, warning = [*ranking.hits()], ranking.warning
     return hits, [text for text in (parsed.problem, warning) if text]
 
@@ -551,6 +553,10 @@ class _Search:
             if "«" in (shown := self._snippet(line)):
                 return shown
         return self._snippet(text)
+
+
+def _has_synonyms(terms: Iterable[Term]) -> bool:
+    return any(synonyms(stem(words[-1])) for term in terms for words in term.spellings)
 
 
 def _texts(session_id: str, document: Document) -> list[tuple[str, str]]:
