@@ -13,7 +13,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from math import log2
 from typing import NamedTuple
 
@@ -136,7 +136,7 @@ class _Session:
                 if lexicon.DONE.search(text) and self._as_result(sentence):
                     worth = 0.6 if lexicon.DONE.match(text) else 0.4
                     yield worth * self._as_name(text), headline(text)
-            for sentence in turn.answers[0][:_OPENING] if turn.answers else ():
+            for sentence in chain(*turn.answers[:_OPENING]):
                 yield 0.04 * self._as_result(sentence), headline(sentence.text)
         requests = (text[:400] for role, text in self._facts.messages if role == "user")
         if asked := next(

@@ -48,6 +48,10 @@ _END = re.compile(
 )
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
 _PULL = re.compile(r"https?://[^\s/]+(?:/[\w.-]+){2,4}/(pull|merge_requests|issues)/(\d+)[^\s,;)]*")
+_PATH = re.compile(  # "/srv/app/readme", "src/app/main.py", but not "rules/skills/agents"
+    r"(?<![\w:/.-])(?:[~/][\w.-]{0,80}/(?:[\w.-]{1,80}/){0,12}([\w.-]{1,80})"
+    r"|@?(?:\.?[\w-]{1,80}/){2,12}([\w-]{1,80}\.\w{1,5})(?![\w/]))"
+)
 _COMMAND = re.compile(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  # "/team:review 12"
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
@@ -172,8 +176,12 @@ def clip(text: str, limit: int) -> str:
 
 
 def headline(text: str) -> str:
-    """Cut a text to a title: at the end of a clause if it is long, else of a word."""
+    """Cut a text to a title: at the end of a clause if it is long, else of a word.
+
+    Of a path, the last part is enough.
+    """
     text = _COMMAND.sub("", lexicon.OUTCRY.sub("", plain(text)), count=1).lstrip(_OUTER)
+    text = _PATH.sub(lambda path: path[1] or path[2], text)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
     text = lexicon.READING.sub("", text, count=1) or text
     if len(text) > TITLE_MAX:

@@ -84,6 +84,10 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "/team:review https://github.com/acme/shop/pull/88/files for the retry policy",
             "Review PR #88 for the retry policy",
         ),
+        (
+            "add retries to /srv/shop/worker/src/queue.py, and tests to tests/e2e/test_queue.py",
+            "Add retries to queue.py, and tests to test_queue.py",
+        ),
     ],
 )
 def test_a_request_becomes_a_title(asked: str, name: str) -> None:
