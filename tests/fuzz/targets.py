@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd import settings
-from indexerd.errors import InvalidMetaError, SessionUnreadableError
+from indexerd.errors import InvalidMetaError, SessionUnreadableError, UsageError
 from indexerd.indexing.check import validate
 from indexerd.meta import model as metas
 from indexerd.meta.model import META_BYTES_MAX, parse_meta, parse_user
@@ -91,9 +91,12 @@ def check(data: bytes) -> None:
 
 
 def query(data: bytes) -> None:
-    """A query is a problem, a pattern or terms, and its snippets are short."""
+    """A query is an error, a problem, a pattern or terms, and its snippets are short."""
     typed, text = two_of(data)
-    asked = asking.parse(typed)
+    try:
+        asked = asking.parse(typed)
+    except UsageError:  # of a pattern
+        return
     assert not (asked.terms and asked.find)
     assert asked.terms or asked.find or asked.problem
     assert len(asked.terms) <= asking.TERMS_MAX

@@ -109,7 +109,6 @@ FILTERS: list[dict[str, Any]] = [
     {"agent": "pi"},
     {"agent": "claude", "subagents": True},
     {"agent": "codex", "archived": True},
-    {"agent": "nobody"},
     {"cwd": "shop"},
     {"cwd": "shop/api"},
     {"cwd": "shop-2", "archived": True},
