@@ -59,12 +59,13 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 
 lock: $(VENV)/.runtime  ## pin all dependencies again, with hashes and without download addresses
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
-	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --no-strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
 		--extra mcp --extra web --extra zst -o requirements.lock pyproject.toml requirements-build.in
-	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	sed 's/^\([^ ]*\)\[.*\]==/\1==/' requirements.lock >$(VENV)/constraints.txt  # these have no extras
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --no-strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
-		-c requirements.lock -o requirements-dev.lock requirements-dev.in
+		-c $(VENV)/constraints.txt -o requirements-dev.lock requirements-dev.in
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
