@@ -11,6 +11,7 @@ model's run is on the path, only its description and newer messages are sent.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -76,6 +77,7 @@ TOPIC = "retry"  # of the store's notes
 EMPTY = "no user/assistant conversation to index"
 # An answer of opencode is one row that grows; a leaf of Codex has its turn's id.
 _GROWING = frozenset({"codex", "opencode"})
+_LIKE_HEADS = re.compile(r"^(?=(?:User|Assistant): )", re.MULTILINE)  # as in a pasted chat
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
 Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library
@@ -461,7 +463,8 @@ def _newest_first(
         role = _ROLES.get(state.kind(row))
         line = lines.brief(row) if role else b""
         if role and line and (text := own_words(read(line, state.id(row)).text)):
-            yield Section(f"{role.capitalize()}: ", role, text[-MESSAGE_MAX:], old)
+            text = _LIKE_HEADS.sub("> ", text[-MESSAGE_MAX:])
+            yield Section(f"{role.capitalize()}: ", role, text, old)
 
 
 def _facts(

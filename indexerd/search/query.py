@@ -287,13 +287,14 @@ def parse(query: str) -> ParsedQuery:
         for word in ([part.replace('"', " ")] if quoted else part.split("-"))
         if _WORD.search(word)
     ]
+    typed = list(dict.fromkeys(typed))
     if not typed:
         return ParsedQuery(find=_pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
     if len(typed) > TERMS_MAX:  # fillers go first
         typed = [one for one in typed if one[1] or not is_filler(one[0])] or typed
     if len(typed) > TERMS_MAX:
         typed, cut = typed[:TERMS_MAX], f"only the first {TERMS_MAX} words are searched for"
-    *first, (last, quoted) = dict(typed).items()
+    *first, (last, quoted) = typed
     terms = [Term(part, quoted=quoted) for part, quoted in first]
     terms.append(Term(last, quoted=quoted, open_end=not quoted and text[-1:].isalnum()))
     if not any(term.needed for term in terms):

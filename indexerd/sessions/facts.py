@@ -129,6 +129,9 @@ class ActivityStats(msgspec.Struct, array_like=True):
             del self.titles[TITLES_KEPT // 2 : -TITLES_KEPT // 2]
 
     def _call(self, call: ToolCall, cwd: str) -> None:
+        if "git revert" in call.detail:
+            newest = [title for title in self.titles if title[0] == "commit"][-1:]
+            self.titles = [title for title in self.titles if title not in newest]
         for kind, title in titles_in(call.detail):
             self._entitle(kind, title, call.id)
         name = call.name[:NAME_MAX]

@@ -88,6 +88,7 @@ def test_a_long_query_is_cut_with_a_warning() -> None:
     assert len(asked.terms) <= TERMS_MAX
     assert asked.problem
     assert parse("").problem
+    assert [term.text for term in parse("fix " * 20 + "deadline").terms] == ["fix", "deadline"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_a_plan_and_a_call_that_failed() -> None:
     carried = claude("user", words, planContent="# Carry it out\n")
     assert gathered(asked, made) == [("plan", "Sort it"), ("commit", "Done")]
     assert gathered(carried, asked, bad, made) == [("plan", "Carry it out"), ("commit", "Done")]
+    assert gathered(made, line("claude", "git revert --no-edit HEAD")) == []
     many = gathered(*(line("claude", f"git commit -m s{n}") for n in range(99)))
     assert (len(many), many[0][1], many[-1][1]) == (TITLES_KEPT, "s0", "s98")
 

@@ -337,7 +337,7 @@ def describe(facts: Facts) -> Metadata:
     came_of_it = came_of_it[: max(2, len(came_of_it) - 1)]
     return Metadata(
         name=name,
-        description=" ".join(map(_sentence, came_of_it or goals[:1])),
+        description=" ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )

@@ -111,7 +111,8 @@ READING = re.compile(  # before the request itself
     re.IGNORECASE,
 )
 OUTCRY = re.compile(
-    r"\b(?:f+u+c+k\w*|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b"
+    r"\b(?:piece of (?:shit|crap|junk)|(?:you )?(?:idiot|moron)\w*|what the (?:hell|fuck)|hell"
+    r"|f+u+c+k\w*|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b"
     r"[\s,.!]*",
     re.IGNORECASE,
 )

@@ -38,7 +38,10 @@ _WRAPPERS = """skill skills file files system-reminder environment_context instr
     logs output diff pre"""
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
-_NOISE = re.compile(r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\(")
+_NOISE = re.compile(  # logs, and lines of a chat that was pasted
+    r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\("
+    r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
+)
 _LONG = re.compile(r"\S{20,}")
 _SIGN = re.compile(r"[^\w ]|[\d_]")
 _BULLET = re.compile(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
@@ -54,6 +57,7 @@ _PATH = re.compile(  # "/srv/app/readme", "src/app/main.py", but not "rules/skil
 )
 _COMMAND = re.compile(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  # "/team:review 12"
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
+_SECRET = re.compile(r"\[redacted:[\w.-]{0,40}\]")
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
 _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b", re.IGNORECASE)
@@ -124,6 +128,7 @@ def sentences(text: str) -> list[str]:
     """Return the sentences of a message, without code, logs, tables and attachments."""
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
+    text = _SECRET.sub("…", text)
     text = _FENCED.sub("\n", _COMMAND.sub("", clean_text(text, len(text)), count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
@@ -156,9 +161,10 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def tidy(text: str) -> str:
-    """Remove links, bold type, references and speakers' labels from a line."""
+    """Remove links, bold type, references, swear words and speakers' labels from a line."""
     text = _PULL.sub(lambda link: f"{'issue' if link[1] == 'issues' else 'PR'} #{link[2]}", text)
-    return " ".join(_FORGED.sub("", _LINK.sub(r"\1", text).replace("**", "")).split())
+    text = lexicon.OUTCRY.sub("", _LINK.sub(r"\1", text).replace("**", ""))
+    return " ".join(_FORGED.sub("", text).split())
 
 
 def plain(text: str) -> str:
@@ -180,7 +186,7 @@ def headline(text: str) -> str:
 
     Of a path, the last part is enough.
     """
-    text = _COMMAND.sub("", lexicon.OUTCRY.sub("", plain(text)), count=1).lstrip(_OUTER)
+    text = _COMMAND.sub("", plain(text), count=1).lstrip(_OUTER)
     text = _PATH.sub(lambda path: path[1] or path[2], text)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
     text = lexicon.READING.sub("", text, count=1) or text

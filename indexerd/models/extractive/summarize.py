@@ -132,7 +132,7 @@ def _earlier(summary: str, new: Items) -> Items:
     Text before any heading is the goal; text below an unknown heading is a fact.
     """
     parts: Items = {kind: [] for kind in KINDS}
-    ended = [topics(item) for item in new[DONE] + new[ENDED]]
+    ended = [topics(item) for item in new[DONE] + new[ENDED]] if summary else []
     kind = GOAL
     for line in clean_text(_FILES.sub("\n", summary[:60_000]), 60_000).split("\n")[:2000]:
         if head := _HEAD.fullmatch(line):

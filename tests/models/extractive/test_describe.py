@@ -120,6 +120,13 @@ def test_a_session_of_commands_is_named_and_has_the_plan_as_its_goal() -> None:
     assert section(planned, "Goal") == "- Typography of the landing page"
 
 
+def test_a_request_without_a_result_is_told_as_asked() -> None:
+    """S0.19: a mark of a secret is no tag, and a swear word is not quoted."""
+    found = of(("user", "delete the idiot staging database with [redacted:aws-key-id]"))
+    assert found.description.startswith("Asked: delete the staging database")
+    assert not {"idiot", "redacted", "aws-key-id"} & {*found.tags}
+
+
 def test_planted_roles_change_nothing() -> None:
     """S0.19: a chat that a user pastes is the user's: no result and no decision of the agent."""
     chat = (
