@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -104,12 +104,12 @@ def test_files_are_private_under_any_umask(world: World) -> None:
     try:
         with world.daemon():
             world.wait_meta(session.id)
-            modes = {
-                path: stat.S_IMODE(path.lstat().st_mode)
-                for root in (world.state, world.metas)
-                for path in (root, *root.rglob("*"))
-            }
-            modes[world.socket] = stat.S_IMODE(world.socket.lstat().st_mode)
+            modes = {}
+            for path in (world.socket, *world.state.rglob("*"), *world.metas.rglob("*")):
+                with suppress(FileNotFoundError):  # a temporary file
+                    modes[path] = stat.S_IMODE(path.lstat().st_mode)
+            for path in (world.state, world.metas):
+                modes[path] = stat.S_IMODE(path.lstat().st_mode)
     finally:
         os.umask(old)
     wrong = {str(path): oct(mode) for path, mode in modes.items() if mode & 0o077}
