@@ -23,7 +23,8 @@ NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
 )
-SAME, PROMPT = 0.6, 0.5  # what a term counts that is only in the passage, or in the prompt
+# What a term counts that is only in the passage; in the prompt; in a prompt that has all of them.
+SAME, PROMPT, ASKED = 0.6, 0.5, 0.9
 FITS, FEW, ASKS = 1.5, 0.7, 0.5  # a sentence of the kind asked for; with no news; a question
 LAST, USER, TOLD = 1.5, 0.6, 2.5  # a turn's last message; the user's; if it is asked for
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
@@ -35,7 +36,7 @@ _SPEAKER = re.compile(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
 _OF_USER = re.compile(r"(?i)\bthe user\b|\bdid i\b")
 _KINDS = {  # what a question asks for: what a sentence with it has
     re.compile(r"(?i)\bwhy\b|\b(?:caus|reason)|\bwhat (?:broke|made)\b"): re.compile(
-        r"(?i)\b(?:because|caus\w+|due to|since|so that|wrong)\b"
+        r"(?i)\b(?:because|caus\w+|due to|since|so that|so an?|wrong)\b"
     ),
     re.compile(
         r"(?i)\bhow (?:big|fast|large|long|many|much|often)\b|\b(?:number|size)\b"
@@ -127,7 +128,9 @@ def _ranked(question: Question) -> list[_Passage]:
         if best.score:
             ranked.append(best)
         if roles[entry] == "user":
-            prompt = {term: PROMPT * weights[term] for _, there in read for term in there}
+            there = frozenset[str]().union(*(found for _, found in read))
+            worth = ASKED if there >= wanted else PROMPT
+            prompt = {term: worth * weights[term] for term in there}
     return sorted(ranked, key=lambda passage: -passage.score)
 
 
