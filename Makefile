@@ -61,7 +61,7 @@ lock: $(VENV)/.runtime  ## pin all dependencies again, with hashes and without d
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --no-strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
-		--extra mcp --extra web --extra zst -o requirements.lock pyproject.toml requirements-build.in
+		-o requirements.lock pyproject.toml requirements-build.in
 	sed 's/^\([^ ]*\)\[.*\]==/\1==/' requirements.lock >$(VENV)/constraints.txt  # these have no extras
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --no-strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \

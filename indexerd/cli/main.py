@@ -166,10 +166,6 @@ def run(argv: list[str]) -> int:
         return INTERRUPTED
     except PermissionError as bad:
         return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)
-    except ModuleNotFoundError as bad:
-        hint = "`uv tool install 'indexerd[mcp,web]'`, or `pip install 'indexerd[mcp,web]'`"
-        problem = IndexerdError(f"the package {bad.name} is not installed", hint=hint)
-        return complain(problem, as_json=as_json)
     except SystemExit:  # from click: stdout's reader has gone, or a shell got its completions
         return 0
     return code

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,6 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
         home=str(Path.home()),
         settings=current().loaded.settings,
         command=program(),
-        serves_mcp=find_spec("mcp") is not None,
         **wished,
     )
     done = installing.integrate(agent, host)

@@ -45,7 +45,6 @@ class Host:
     home: str
     settings: Settings
     command: tuple[str, ...]  # starts our program, by its absolute path
-    serves_mcp: bool = True  # whether the packages for `indexerd mcp` are installed
     force: bool = False
     remove: bool = False
 
@@ -78,8 +77,6 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
     """Install into an agent, or remove. Raises NotFoundError, or what `changes.apply` raises."""
     edits, notes = _AGENTS[agent](host)
     did = changes.apply(edits)
-    if agent != "pi" and not host.serves_mcp:
-        notes.append("the MCP server was left out: install indexerd[mcp], then run this again")
     kept = [change["path"] for change in did if change["did"] == changes.NOT_OURS]
     notes += [f"{p} is not indexerd's and was kept; move it, then run this again" for p in kept]
     return {"agent": agent, "changes": did, "notes": [] if host.remove else notes}
@@ -110,7 +107,7 @@ def _pi(host: Host) -> tuple[list[Edit], list[str]]:
 def _opencode(host: Host) -> tuple[list[Edit], list[str]]:
     config = host.base("XDG_CONFIG_HOME", ".config") + "/opencode"
     host.present("opencode", (config, host.base("XDG_DATA_HOME", ".local/share") + "/opencode"))
-    bodies = _packaged("opencode", host.command if host.serves_mcp else ())
+    bodies = _packaged("opencode", host.command)
     edits = [host.own_file(f"{config}/plugins/{name}", body) for name, body in bodies.items()]
     return [*edits, host.skill(config)], [_NEW_SESSIONS]
 
@@ -174,8 +171,6 @@ def _hooks(host: Host, agent: str, path: str) -> list[Edit]:
 
 
 def _server(host: Host, path: str, key: str, server: dict[str, Any]) -> list[Edit]:
-    if not host.serves_mcp and not host.remove:
-        return []
     put = partial(agent_settings.put_server, key, server)
     take = partial(agent_settings.take_server, key)
     return agent_settings.settings_edits(path, put, take, remove=host.remove)

@@ -3,7 +3,7 @@
 Every session has a path; in a database it is the database's path, then the session's id. All kinds
 yield JSON lines at offsets, which stay valid until a `Read` says otherwise; an offset need not be a
 position in a file. In a compressed session (`*.jsonl.zst`) it is the position in the decompressed
-stream; the decoder is an extra (`indexerd[zst]`).
+stream.
 """
 
 from __future__ import annotations
@@ -99,11 +99,8 @@ def _opencode(
 
 
 def _decompressed(path: str) -> memoryview:
-    try:
-        import zstandard  # noqa: PLC0415 - an extra, and only compressed sessions need it
-    except ImportError:
-        message = "the session is compressed, and the decoder is not installed"
-        raise SessionUnreadableError(message, hint="install indexerd[zst]") from None
+    import zstandard  # noqa: PLC0415 - only compressed sessions need it
+
     decoder, whole = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX), bytearray()
     with opened(path) as fd:
         try:
