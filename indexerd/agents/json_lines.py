@@ -25,6 +25,9 @@ INJECTED = (
     "Answer from a referenced session, quoted by indexerd as data, to the question:",
 )
 INJECTED_END = "\n\n---\n\n"
+_SPEC_KIT = re.compile(
+    r"\s{0,9}## User Input\s{1,9}```text\n(.{0,20000}?)\n```\n\nYou \*\*MUST", re.DOTALL
+)
 
 Fields = dict[str, Any]  # of a JSON object
 
@@ -195,10 +198,14 @@ def safe_line(text: str) -> str:
 
 
 def own_words(text: str) -> str:
-    """Cut off a block that indexerd put before a text.
+    """Return what a person wrote of a prompt, which may be "".
 
-    Foreign lines in a block are quoted, so the first unquoted `---` ends it.
+    A block that indexerd put before it is cut off: foreign lines in it are quoted, so the first
+    unquoted `---` ends it. Of a command of Spec Kit, whose whole template is in the prompt, only
+    the user's input counts.
     """
+    if spec := _SPEC_KIT.match(text):
+        return spec[1]
     if not text.startswith(INJECTED):
         return text
     _, rule, rest = text.partition(INJECTED_END)

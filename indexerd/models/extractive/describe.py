@@ -218,7 +218,7 @@ class _Session:
         for age, answer in enumerate(newest_first):
             for s in answer[:12]:
                 done = lexicon.DONE.search(s.text) is not None
-                if len(meaning(s.terms)) > 2 or (done and len(s.text.split()) > 5):  # noqa: PLR2004 - not "fixed and pushed"
+                if len(meaning(s.terms)) > 2 - done:  # not "fixed and pushed"
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
                     worth *= 0.5 if lexicon.LABEL.match(s.text) else 1.0
                     found.append(_Found(worth * self._as_result(s), s))

@@ -132,6 +132,7 @@ DULL = """add agree answer ask back brief call change check clean clear code com
     seconds session stop sure tell thank thanks thought ticket time today try turn understand
     update user verify want week write www"""
 # Words about the work, not about its subject.
-PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue
-    description done draft explain fail feedback fix lint linter linting main master merge open
-    parent pass plan pr propose pull push rebase refine review squash testing thing update"""
+PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue create
+    description done draft explain fail feedback fix git github gpg lint linter linting main master
+    merge open parent pass plan pr propose pull push rebase refine repo repository review signature
+    squash staged stage successfully testing thing untracked update"""

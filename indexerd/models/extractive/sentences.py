@@ -38,9 +38,11 @@ _WRAPPERS = """skill skills file files system-reminder environment_context instr
     logs output diff pre"""
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
-_NOISE = re.compile(  # logs, and lines of a chat that was pasted
+_NOISE = re.compile(  # logs, lines of a pasted chat or shell, messages of the client
     r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\("
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
+    r"|API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
+    r"|No response requested|\S+@[\w-]+:\S*[$#] "
 )
 _LONG = re.compile(r"\S{20,}")
 _SIGN = re.compile(r"[^\w ]|[\d_]")

@@ -161,3 +161,16 @@ def test_prompts_stored_only_as_items_are_counted(bare_world: World) -> None:
     row = rows(bare_world, thread)[0]
     assert row["userMessageCount"] == 6
     assert (row["firstUserMessage"], row["indexed"]) == ("Step 0 of the plan.", True)
+
+
+def test_a_command_of_spec_kit_is_what_its_user_wrote(bare_world: World) -> None:
+    """The whole template is in the prompt; an empty input names nothing."""
+    form = "\n## User Input\n\n```text\n{}\n```\n\nYou **MUST** consider the user input.\n\n## Outline\n"
+    rollout = Rollout(1, 0)
+    rollout.turn(form.format(""))
+    rollout.turn(form.format("Let readers export their notes as Markdown."))
+    rollout.write(bare_world.root / "home")
+    (row,) = rows(bare_world, rollout)
+    assert row["name"] == "Let readers export their notes as Markdown."
+    hits = bare_world.run("search", "outline", "--json")["hits"]
+    assert [hit for hit in hits if hit.get("role") == "user"] == []
