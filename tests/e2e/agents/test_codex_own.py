@@ -165,7 +165,7 @@ def test_prompts_stored_only_as_items_are_counted(bare_world: World) -> None:
 
 def test_a_command_of_spec_kit_is_what_its_user_wrote(bare_world: World) -> None:
     """The whole template is in the prompt; an empty input names nothing."""
-    form = "\n## User Input\n\n```text\n{}\n```\n\nYou **MUST** consider the user input.\n\n## Outline\n"
+    form = "\n## User Input\n\n```text\n{}\n```\n\nYou **MUST** consider it.\n\n## Outline\n"
     rollout = Rollout(1, 0)
     rollout.turn(form.format(""))
     rollout.turn(form.format("Let readers export their notes as Markdown."))
