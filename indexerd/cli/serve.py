@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,15 +23,25 @@ from urllib.parse import quote
 import click
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import App, aside, project, put
+from indexerd.cli.backend import INTERRUPTED, App, aside, project, put
 from indexerd.cli.main import argument, as_json, command, current, flag, option
+from indexerd.cli.progress import progress
 from indexerd.errors import ConfigError, DamagedError, IndexerdError, WriteError
 from indexerd.mcp.hosts import HOSTS, snippet
 
 if TYPE_CHECKING:
+    from indexerd.daemon.once import Report
     from indexerd.web.server import Running
 
 RESTART_GAP = 10.0  # seconds: a daemon that fails again sooner exits, and is restarted as a service
+TITLES = 20  # listed on a terminal
+_WAITING = {  # the reasons of indexing/policy.py, and what is true of these sessions
+    "below_threshold": "have fewer than {least} new prompts",
+    "no_answer": "have no answer yet",
+    "max_wait": "are in the middle of a turn",
+    "due": "are old, and no local model is configured",
+    "refused": "were declined by the model",
+}
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 
@@ -64,7 +76,11 @@ def run(*, once: bool) -> int:
         if not once:
             asyncio.run(daemon.serve())
             return 0
-        report, models, code = asyncio.run(daemon.once())
+        with progress() as show:
+            report = asyncio.run(daemon.once(show))
+    except KeyboardInterrupt:
+        aside("interrupted; run it again to go on")
+        return INTERRUPTED
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd restart us
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
     except DamagedError:  # a new process inherits no memory, threads or connections
@@ -75,17 +91,30 @@ def run(*, once: bool) -> int:
         os.execve(sys.executable, again, os.environ | {_RESTARTED: str(now)})  # noqa: S606 - ourselves
     if problems := app.loaded.problems:
         raise ConfigError(problems)
-    failed = report["failed"]
-    if not as_json(report):
-        rows = [(key, "indexed", model) for key, model in models.items()]
-        rows += [(key, "digested", "") for key in report["digested"]]
-        rows += [(failure["sessionId"], "failed", failure["kind"]) for failure in failed]
-        put(render.table(("session", "", "model or reason"), rows))
-        few = f"{app.loaded.settings.min_new_user_messages} new prompts"
-        counts = f"{len(models)} named, {report['skipped']} have fewer than {few}"
-        sessions = render.count(report["sessions"], "session")
-        aside(f"{sessions}, {counts}, {len(failed)} failed")
-    return code
+    if not as_json(report.encode()):
+        put(_lines(app, report))
+        aside(_summary(report, app.loaded.settings.min_new_user_messages))
+    return report.exit_code
+
+
+def _lines(app: App, report: Report) -> Iterator[str]:
+    """List the sessions of a pass: on a terminal the first titles, in a pipe all ids."""
+    rows = [(key, "named", model) for key, model in report.models.items()]
+    rows += [(key, "digested", "") for key in report.digested]
+    rows += [(key, "failed", kind) for key, (kind, _) in report.failed.items()]
+    if sys.stdout.isatty():
+        found = (app.local("get", {"ref": key})["session"] for key, _, _ in rows[:TITLES])
+        rows = [(row["name"], *more) for row, (_, *more) in zip(found, rows, strict=False)]
+    return render.table(("session", "", "model or reason"), rows)
+
+
+def _summary(report: Report, least: int) -> str:
+    parts = [f"{report.sessions:,} sessions", f"{len(report.models):,} named"]
+    waiting = report.waiting.most_common()
+    parts += [f"{many:,} {_WAITING[why].format(least=least)}" for why, many in waiting]
+    kinds = Counter(kind for kind, _ in report.failed.values())
+    parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
+    return ", ".join(parts)
 
 
 PRINT = "Print the entry for a host's configuration file, and exit."

@@ -10,7 +10,6 @@ DamagedError. The process then replaces itself with a new one, which rebuilds da
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
 import sys
@@ -27,6 +26,7 @@ from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Api
+from indexerd.daemon.once import Report, Show, run_once
 from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.process import Footprint, Notifier, claim, make_private, raise_file_limit
@@ -37,8 +37,7 @@ from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
 from indexerd.disk import hold, holds, remove
 from indexerd.errors import DamagedError, IndexerdError, WriteError
-from indexerd.indexing.indexer import Done, Indexer
-from indexerd.indexing.policy import decide
+from indexerd.indexing.indexer import Indexer
 from indexerd.logs import LOG
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import append_row
@@ -205,58 +204,13 @@ class Daemon:
             except WriteError as bad:  # a full or read-only disk: reading continues
                 self.bus.log("watch.degraded", {"path": root.meta, "reason": str(bad)})
 
-    async def once(self) -> tuple[dict[str, Any], dict[str, str], int]:
-        """Try each due session once; return the report, models by session, and the exit code."""
-        pipeline, digests = self.pipeline, self.auto_digests
-        outcomes = pipeline.indexer.outcomes
+    async def once(self, show: Show) -> Report:
+        """Try each due session once; `show` is told how far it got."""
         try:
             self._sweep()
-            await pipeline.start()
-            await pipeline.scan()
-            texts = self.library.texts
-            while await pipeline.read(lambda: texts.due):
-                await pipeline.read(texts.read_some)
-                if texts.ripe:
-                    await pipeline.read(self.library.index.commit)
-            waiting = await self._run_due()
-            await digests.run(once=True)
+            return await run_once(self.pipeline, self.auto_digests, show)
         finally:
             await self._end()
-        late = [key for key, why in waiting.items() if why == "back_off"]
-        failed = {key: end for key, end in outcomes.items() if not isinstance(end, Done)}
-        failed |= {key: (pipeline.known[key].retry.why, True) for key in late}
-        failed |= digests.failed
-        done = [end for end in outcomes.values() if isinstance(end, Done) and not end.adopted]
-        models = {run.session_id: run.model for run in done}
-        report = {
-            "sessions": len(pipeline.known),
-            "indexed": [*models],
-            "skipped": len(pipeline.known) - len({*models, *failed, *digests.digested}),
-            "digested": digests.digested,
-            "failed": [{"sessionId": key, "kind": kind} for key, (kind, _) in failed.items()],
-        }
-        codes = {75 if retryable else 1 for _, retryable in failed.values()}
-        return report, models, min(codes, default=0)
-
-    async def _run_due(self) -> dict[str, str]:
-        """Run sessions until none is due soon; return why the others wait."""
-        pipeline = self.pipeline
-        while True:
-            if pipeline.running:
-                await asyncio.wait(pipeline.running.values())
-                continue
-            untried = pipeline.known.keys() - pipeline.indexer.outcomes.keys()
-            for session_id in untried:
-                pipeline.consider(session_id)
-            if pipeline.running:
-                continue
-            now, settings = pipeline.now(), pipeline.settings
-            decisions = {key: decide(pipeline.known[key], settings, now) for key in untried}
-            waiting = {key: due for key, due in decisions.items() if now < due[0] < math.inf}
-            until = [when for when, why in waiting.values() if why == "due"]
-            if not until or pipeline.indexing_off or not pipeline.models.available():
-                return {key: why for key, (_, why) in waiting.items()}
-            await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))
 
     async def serve(self) -> None:
         """Run until a signal, or until DamagedError (see above)."""

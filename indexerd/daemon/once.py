@@ -1,0 +1,93 @@
+"""`run --once`: read all sessions, index those that are due, and report."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.digests.digest import AutoDigests
+from indexerd.indexing.indexer import Done, Failure
+from indexerd.indexing.policy import decide
+
+NO_MODEL = "no_model"  # why a due session waits
+# Is told what is being done, and how much of how much is done (0: not known).
+Show = Callable[[str, int, int], None]
+
+
+class Report(NamedTuple):
+    """The result of one pass."""
+
+    sessions: int
+    models: dict[str, str]  # of the sessions that were named
+    digested: list[str]
+    failed: dict[str, Failure]
+    waiting: Counter[str]  # sessions that were left out, by reason (indexing/policy.py)
+
+    @property
+    def exit_code(self) -> int:
+        codes = {75 if retryable else 1 for _, retryable in self.failed.values()}
+        return min(codes, default=0)
+
+    def encode(self) -> dict[str, Any]:
+        return {
+            "sessions": self.sessions,
+            "indexed": [*self.models],
+            "skipped": self.sessions - len({*self.models, *self.failed, *self.digested}),
+            "waiting": dict(self.waiting),
+            "digested": self.digested,
+            "failed": [{"sessionId": key, "kind": kind} for key, (kind, _) in self.failed.items()],
+        }
+
+
+async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Report:
+    """Scan, make all text searchable, try each due session once, make the digests that are due."""
+    await pipeline.start()
+    show("Looking for sessions", 0, 0)
+    await pipeline.scan()
+    library, total = pipeline.library, len(pipeline.known)
+    while await pipeline.read(lambda: library.texts.due):
+        await pipeline.read(library.texts.read_some)
+        if library.texts.ripe:
+            await pipeline.read(library.index.commit)
+        show("Reading", total - min(total, library.texts.unread), total)
+    waiting = await _run_due(pipeline, show)
+    show("Making digests", 0, 0)
+    await digests.run(once=True)
+    outcomes = pipeline.indexer.outcomes
+    failed = {key: end for key, end in outcomes.items() if not isinstance(end, Done)}
+    late = [key for key, why in waiting.items() if why == "back_off"]
+    failed |= {key: (pipeline.known[key].retry.why, True) for key in late}
+    failed |= digests.failed
+    done = [end for end in outcomes.values() if isinstance(end, Done) and not end.adopted]
+    models = {run.session_id: run.model for run in done}
+    left_out = waiting.keys() - {*models, *failed, *digests.digested}
+    reasons = Counter(waiting[key] for key in left_out)
+    return Report(len(pipeline.known), models, digests.digested, failed, reasons)
+
+
+async def _run_due(pipeline: Pipeline, show: Show) -> dict[str, str]:
+    """Run sessions until none is due soon; return why the others wait."""
+    outcomes = pipeline.indexer.outcomes
+    while True:
+        if pipeline.running:
+            done = len(outcomes)
+            show("Naming", done, done + len(pipeline.running) + len(pipeline.jobs))
+            await asyncio.wait(pipeline.running.values(), return_when=asyncio.FIRST_COMPLETED)
+            continue
+        untried = pipeline.known.keys() - outcomes.keys()
+        for session_id in untried:
+            pipeline.consider(session_id)
+        if pipeline.running:
+            continue
+        now, settings = pipeline.now(), pipeline.settings
+        decisions = {key: decide(pipeline.known[key], settings, now) for key in untried}
+        until = [when for when, why in decisions.values() if why == "due" and now < when < math.inf]
+        if not until or pipeline.indexing_off or not pipeline.models.available():
+            reasons = ((key, why, now < when) for key, (when, why) in decisions.items())
+            return {key: why if ok and why != "due" else NO_MODEL for key, why, ok in reasons}
+        show("Waiting for turns to end", 0, 0)
+        await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))
