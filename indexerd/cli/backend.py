@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 
 from indexerd.client import call_once, dumps, socket_path
 from indexerd.errors import DaemonDownError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from indexerd.daemon.methods import LocalBackend
@@ -65,7 +66,8 @@ class App:
         try:
             if method == "expand":
                 seconds = question_seconds(params["text"], seconds)
-            return call_once(socket_path(os.environ), method, params, seconds)
+            with clock(silent=self.json):
+                return call_once(socket_path(os.environ), method, params, seconds)
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
 
@@ -73,7 +75,36 @@ class App:
                 raise
             if self._local is None:
                 aside("indexerd: the daemon is not running; answering from stored data")
-            return self.local(method, params)
+            with clock(silent=self.json):
+                return self.local(method, params)
+
+
+@contextmanager
+def clock(*, silent: bool) -> Iterator[None]:
+    """On a terminal, show how long an answer takes, after the first second."""
+    if silent or not sys.stderr.isatty():
+        yield
+        return
+    import threading
+    import time
+
+    began, done = time.monotonic(), threading.Event()
+
+    def show() -> None:
+        while not done.wait(1.0):
+            sys.stderr.write(f"\r{time.monotonic() - began:.0f} s …")
+            sys.stderr.flush()
+        if time.monotonic() > began + 1.0:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def question_seconds(text: str, seconds: float) -> float:

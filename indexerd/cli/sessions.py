@@ -148,6 +148,9 @@ def family(answer: Any) -> Iterator[str]:
 def status(answer: Any) -> Iterator[str]:
     """Show the daemon's state, queue, budget and problems."""
     yield from render.fields(answer, _STATUS)
+    if answer.get("textPercent") is not None:
+        left = f"about {answer['textSecondsLeft']} s left"
+        yield f"{answer['textPercent']} % of new text is searchable, {left}"
     for problem in answer["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
         yield from render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", "  ")

@@ -40,6 +40,7 @@ class Status:
         pipeline = self._pipeline
         health = pipeline.watch.health()
         ours = {root.meta for root in pipeline.library.files.roots}  # created when needed
+        percent, left = pipeline.library.texts.progress or (None, None)
         return {
             "state": self.state(),
             "sessions": len(pipeline.known),
@@ -47,6 +48,8 @@ class Status:
             "indexing": len(pipeline.running),
             "running": sorted(pipeline.running),
             "textPending": pipeline.library.texts.unread,
+            "textPercent": percent,
+            "textSecondsLeft": left,
             "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
             "models": {
                 "usable": [model.key for model in pipeline.models.available()],

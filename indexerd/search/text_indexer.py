@@ -33,6 +33,7 @@ from indexerd.times import iso_ms
 
 BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
+_KNOWN_SECONDS = 2.0  # of reading, after which the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
 _RULES = "6"  # version of the rules for facts; a new one makes all sessions be read again
 
@@ -77,12 +78,16 @@ class TextIndexer:
         self._secrets = secrets
         self._unread: dict[str, None] = {}  # sessions with unread text
         self._pass = 0  # how many of them this pass has left to read; later ones wait for the next
+        self._began, self._wanted = 0.0, 0  # when the queue was last empty, and its most since then
         self._ripened = 0.0  # when a commit was last due, on the monotonic clock
         self.ripe = False  # whether a commit is due
 
     def want(self, session_ids: Iterable[str]) -> None:
         """Queue sessions with new lines."""
+        if not self._unread:
+            self._began, self._wanted = monotonic(), 0
         self._unread |= dict.fromkeys(session_ids)
+        self._wanted = max(self._wanted, len(self._unread))
 
     def resume(self, infos: Iterable[SessionInfo]) -> None:
         """Queue the sessions whose text is not completely in the index."""
@@ -94,6 +99,18 @@ class TextIndexer:
     def unread(self) -> int:
         """Count the sessions whose text is not yet fully searchable."""
         return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """Return the percentage of queued sessions that is read, and the seconds left, about.
+
+        None: nothing is left, or reading has just begun.
+        """
+        left, seconds = len(self._unread), monotonic() - self._began
+        if not left or seconds < _KNOWN_SECONDS:
+            return None
+        done = max(0, self._wanted - left)
+        return 100 * done // self._wanted, round(seconds * left / max(1, done))
 
     @property
     def due(self) -> bool:
