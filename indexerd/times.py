@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from indexerd.errors import UsageError
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
 def iso_ms(text: str) -> int:
@@ -27,6 +31,23 @@ def iso_of_ms(ms: int) -> str:
     """Format milliseconds since the epoch, limited to the years 1970 to 9999."""
     when = _EPOCH + timedelta(milliseconds=min(max(ms, 0), 253_402_300_799_999))
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def since(text: str, now: float) -> str:
+    """Return the time that a user means; `now` in seconds since the epoch. Else UsageError.
+
+    Either ISO-8601, or a time ago (`90m`, `12h`, `7d`, `2w`), or a day's beginning here.
+    """
+    number, unit = text[:-1], text[-1:]
+    if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
+        return iso(max(0.0, now - int(number) * _SECONDS[unit]))
+    if (days := _DAYS_AGO.get(text)) is not None:
+        today = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0)
+        return iso((today - timedelta(days)).timestamp())
+    if not iso_ms(text):
+        hint = "write 7d, 12h, yesterday, or an ISO-8601 time"
+        raise UsageError(f"not a time: {text}", hint=hint)
+    return text
 
 
 def age(seconds: float) -> str:

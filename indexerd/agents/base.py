@@ -94,7 +94,8 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     marks: dict[str, int] = field(default_factory=dict)  # names of rows that survive a rewrite
     leaf: int = NOWHERE
     openings: dict[int, str] = field(default_factory=dict)  # a path's first prompt -> its preview
-    name: str | None = None  # the agent's own title, the newest in file order
+    name: str | None = None  # the title in the agent, the newest in file order
+    named_by_person: bool = False  # that title, and not by the agent
     labels: dict[str, str] = field(default_factory=dict)
     activity_ms: int = 0  # newest user or assistant message
     bad_lines: int = 0

@@ -119,8 +119,21 @@ def _begin(tree: Tree, memory: Memory, line: Fields) -> None:
         tree.fork_of = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
     if not _DEFAULT.fullmatch(title):
         tree.name = safe_line(title) or None
+        tree.named_by_person = _by_person(title, line, made=bool(forked or parent))
     memory.revert = string(revert.get("messageID"))
     memory.within = bool(string(revert.get("partID")))
+
+
+def _by_person(title: str, line: Fields, *, made: bool) -> bool:
+    """Return whether a person gave a title: opencode itself replaces only a default one.
+
+    `made`: the session began with a title that opencode made, as a fork's.
+    """
+    titles = [string(each)[:PATH_MAX] for each in as_list(line.get("titles"))]
+    if title not in titles:
+        return False
+    before = titles[: titles.index(title)]
+    return any(not _DEFAULT.fullmatch(each) for each in before) if before else not made
 
 
 def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, child: bool) -> None:

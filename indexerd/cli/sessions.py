@@ -19,30 +19,23 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
-from indexerd.times import iso, iso_ms
+from indexerd.times import since
 
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
 userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
-toolsUsed nameSource parentSessionId parentSessionFile"""
+toolsUsed namedBy parentSessionId parentSessionFile"""
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
 
-def _since(text: str) -> str:
-    """Parse an ISO-8601 date or time, or a time ago (`90m`, `12h`, `7d`, `2w`)."""
-    number, unit = text[:-1], text[-1:]
-    if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
-        return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
-    if not iso_ms(text):
-        raise UsageError(f"not a time: {text}", hint="write 7d, 12h, or an ISO-8601 time")
-    return text
-
-
 SINCE = cli.option(
-    "--since", "Only sessions active since then: 7d, 12h, 2026-11-01.", metavar="TIME", type=_since
+    "--since",
+    "Only sessions active since then: 7d, yesterday, 2026-11-01.",
+    metavar="TIME",
+    type=lambda text: since(text, time.time()),
 )
+TAG = cli.option("--tag", "Only sessions with this tag.", metavar="TAG")
 
 
 @cli.command(
@@ -50,12 +43,14 @@ SINCE = cli.option(
     cli.BELOW,
     cli.flag("--all", "everywhere", "List every project's sessions."),
     SINCE,
+    TAG,
     click.option("--limit", type=click.IntRange(1), default=50, show_default=True),
     cli.flag("--archived", "Include archived sessions, and those whose file is gone."),
     cli.flag("--subagents", "Include sub-agents' sessions."),
+    cli.flag("--hidden", "Include hidden sessions."),
 )
 def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
-    """List the current project's sessions, newest first."""
+    """List the current project's sessions: pinned, then newest first."""
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
     while True:
@@ -75,9 +70,10 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """Prepare a row for people: no secrets in paths, and a mark if `list` hides it by default."""
+    """Prepare a row for people: no secrets in paths, and marks in front of its name."""
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
+    marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
     mark = f"({', '.join(marks)}) " if marks else ""
     row |= row.get("shown", {})
     return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
@@ -93,6 +89,8 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
         yield render.exact(f"{answer['system']}\n\n{answer['user']}")
         return
     row, meta = _marked(answer["session"]), answer["meta"]
+    by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
+    row["namedBy"] = by.get(row["nameSource"], "")  # else its first prompt, or its file
     yield render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
@@ -115,9 +113,12 @@ def complete(answer: Any) -> list[str]:
 LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
 
 
-@cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, LIMIT)
+@cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
 def search(answer: Any) -> Iterator[str]:
-    """Search names, tags and texts; "a phrase" or re:pattern."""
+    """Search names, tags and texts; "a phrase" or re:pattern.
+
+    agent:claude, project:NAME, tag:TAG and since:7d in QUERY narrow the search.
+    """
     for hit in answer["hits"]:
         partial = f"  {hit['words']} words" if "words" in hit else ""
         yield render.heading(hit["name"], f"  {hit['sessionId']}{partial}")
@@ -189,6 +190,41 @@ def rename(row: Any) -> list[str]:
     return hook.lines(row)
 
 
+def _off(field: str) -> cli.Declare:
+    """Declare an option that clears a field which the command sets."""
+    clears: Any = lambda _context, _option, off: None if off else True  # noqa: E731
+    return click.option("--off", field, help="Undo it.", is_flag=True, callback=clears)
+
+
+@cli.method("update", cli.REF, _off("pinned"))
+def pin(row: Any) -> list[str]:
+    """List a session before all others."""
+    return hook.lines(row)
+
+
+@cli.method("update", cli.REF, _off("hidden"))
+def hide(row: Any) -> list[str]:
+    """Leave a session out of lists and searches; its id and name still work."""
+    return hook.lines(row)
+
+
+@cli.command(
+    cli.REF,
+    cli.argument("tags", nargs=-1, metavar="[TAG]..."),
+    cli.option("--remove", "Remove this tag of yours.", metavar="TAG", multiple=True),
+)
+def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
+    """Add tags of your own to a session; without any, print yours."""
+    call = cli.current().call
+    row = call("update", {"ref": ref, "cwd": project()})  # finds the session; changes nothing
+    own = call("get", {"ref": row["sessionId"]})["tags"]
+    dropped = {each.casefold() for each in remove}
+    kept = [each for each in (*own, *tags) if each.casefold() not in dropped]
+    if tags or remove:
+        row = call("update", {"ref": row["sessionId"], "tags": kept})
+    return "" if cli.as_json(row) else safe(", ".join(kept), 4000)
+
+
 @cli.command(
     cli.REF,
     cli.flag("--yes", "Do not ask for confirmation."),
@@ -241,11 +277,11 @@ def resume(ref: str, *, run: bool) -> Iterable[str]:
 @cli.command(cli.HERE, cli.AGENT, EXEC)
 def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterable[str]:
     """Print a project's newest session and how to reopen it."""
-    rows = cli.current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
+    rows = cli.current().call("list", {"cwd": cwd, "agent": agent})["sessions"]
     if not rows:
         what = f"no session of {agent}" if agent else "no session"
         raise NotFoundError(f"{what} in {render.exact(cwd or 'any project')}")
-    return _opened(rows[0], run=run)
+    return _opened(max(rows, key=lambda row: row["modifiedAt"]), run=run)  # pinned ones come first
 
 
 def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:

@@ -109,7 +109,7 @@ class Answers:
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def search(self, args: params.Search) -> Row:
-        where: dict[str, Any] = {"agent": args.agent, "cwd": args.cwd, "since": args.since}
+        where = {key: getattr(args, key) for key in ("agent", "cwd", "since", "tag")}
         hits, warnings = search(self._texts, args.query, **where, limit=args.limit)
         answer: Row = {"hits": hits}
         if args.rows or self._sifts:

@@ -16,7 +16,7 @@ from indexerd.mcp.rendering import DATA, Answer, Renderer
 from indexerd.paths import Places
 from indexerd.privacy.redact import redactor
 from indexerd.settings import read_config
-from indexerd.times import iso_ms
+from indexerd.times import iso
 
 SECONDS = 600.0  # for an answer, which may need model calls; the daemon has shorter limits
 _HINT = "pass `session`: list_sessions shows the newest first"
@@ -79,9 +79,8 @@ class Conversation:
         """
         if self._agent is None or self.cwd is None:
             raise UsageError("it is not known which session is yours", hint=_HINT)
-        rows = self.ask("list", agent=self._agent, cwd=self.cwd, limit=20)["sessions"]
-        began = self._access.started * 1000
-        live = [row for row in rows if iso_ms(str(row["modifiedAt"])) >= began]
+        where = {"agent": self._agent, "cwd": self.cwd, "since": iso(self._access.started)}
+        live = self.ask("list", **where, hidden=True, limit=20)["sessions"]
         if len(live) > 1:
             raise AmbiguousError("several sessions are in use in this project", live)
         if not live:

@@ -13,7 +13,16 @@ from pathlib import Path
 import msgspec
 
 from indexerd.errors import AccessError, InvalidMetaError
-from indexerd.meta.model import MetaFile, Stamps, read_meta, read_user, scan, session_of, stamp
+from indexerd.meta.model import (
+    Marks,
+    MetaFile,
+    Stamps,
+    read_meta,
+    read_user,
+    scan,
+    session_of,
+    stamp,
+)
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
 from indexerd.store.store import StateStore
 
@@ -26,7 +35,7 @@ class MetaStat(msgspec.Struct, frozen=True, array_like=True):
     directory: str
     stamps: Stamps
     since: str | None = None  # lastIndexedLeafId; None: no valid meta file
-    title: str | None = None
+    marks: Marks = Marks()
     problem: str = ""
 
 
@@ -106,7 +115,7 @@ class MetaCache:
             directory,
             stamps,
             since=meta.last_indexed_leaf_id if meta else None,
-            title=user.title if user else None,
+            marks=user.marks if user else Marks(),
             problem=problem,
         )
         if problem and not (old and old.problem == problem):

@@ -16,10 +16,12 @@ import json
 import math
 import os
 import stat as modes
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 
@@ -109,6 +111,15 @@ class MetaFile(_File):
 CONTRACT = frozenset(to_camel(name) for name in list(MetaFile.model_fields)[:12])
 
 
+class Marks(msgspec.Struct, frozen=True, array_like=True):
+    """What a row shows of the user's own data."""
+
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
+    hidden: bool = False
+
+
 class UserFile(_File):
     """`<id>.user.json`: the user's own data about a session. The user's title wins everywhere."""
 
@@ -117,6 +128,21 @@ class UserFile(_File):
     context: dict[str, list[str]] = Field(default_factory=dict)
     context_cleared: bool | None = None  # in a fork: it does not inherit its parent's sets
     env_hint: str | None = None
+    tags: list[str] | None = None
+    pinned: bool | None = None
+    hidden: bool | None = None
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(self.title or "", tuple(self.tags or ()), bool(self.pinned), bool(self.hidden))
+
+
+def distinct(tags: Iterable[str]) -> list[str]:
+    """Leave out empty tags, and those that differ from an earlier one only in case."""
+    kept: dict[str, str] = {}
+    for tag in filter(None, tags):
+        kept.setdefault(tag.casefold(), tag)
+    return [*kept.values()]
 
 
 def parse_meta(data: bytes, path: str) -> MetaFile:

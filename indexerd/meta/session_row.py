@@ -1,7 +1,8 @@
 """Make a session's row from its session file's info, its meta file and its sidecar.
 
-Each of these may be missing. A session's name is the user's title, else the meta file's name, the
-agent's title, the first user message, or the file's stem. Paths in a row are absolute, resolved
+Each of these may be missing. A session's name is the user's title, else one that a person gave in
+the agent, a language model's name, the agent's own title, the built-in model's name, the first user
+message, or the file's stem. Paths in a row are absolute, resolved
 against the cwd. Session and meta files are not trusted: their texts are bounded.
 """
 
@@ -15,7 +16,8 @@ from typing import Any
 
 from indexerd.agents import resume_command
 from indexerd.meta.cache import MetaCache
-from indexerd.meta.model import MetaFile
+from indexerd.meta.model import Marks, MetaFile, distinct
+from indexerd.models.base import LOCAL
 from indexerd.privacy.redact import StoredRow, redact, shown_path, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import limits
@@ -44,21 +46,21 @@ class Rows:
         """Make a session's row; without `facts`, with those of its `old` row."""
         info, stat = self._files.info(session_id), self._metas.get(session_id)
         meta = self._metas.meta(session_id)
-        title = stat.title if stat else None
+        marks = stat.marks if stat else Marks()
         if info is not None:
             facts, parent, resume = facts or facts_of(old), self._parent(info, old), ""
             if root := self._files.root_of(info.path):
                 cwd = info.cwd if info.cwd.startswith("/") else ""
                 own = info.session_id, cwd, info.path, root.variables
                 resume = resume_command(root.agent, *own)
-            return row_of(info, meta, title, facts, resume=resume, parent=parent)
+            return row_of(info, meta, marks, facts, resume=resume, parent=parent)
         # The user may have excluded the session whose files we still have.
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []
         places += [(meta.session_file, meta.cwd)] if meta else []
         if any(self._files.hides(session_id, *place) for place in places):
             return None
-        return gone_row(old, meta, title)
+        return gone_row(old, meta, marks)
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
         """Find a session's parent; a parent whose file is gone remains the parent."""
@@ -77,7 +79,7 @@ class Rows:
 def row_of(
     info: SessionInfo,
     meta: MetaFile | None,
-    title: str | None,
+    marks: Marks,
     facts: RowFacts | None,
     *,
     resume: str,
@@ -114,23 +116,24 @@ def row_of(
         row["gitBranch"] = _safe(info.git_branch, limits.WORD_MAX)
     if info.agent_title:
         row["agentTitle"] = _line(info.agent_title, limits.FIRST_MESSAGE_MAX)
+        row |= {"agentTitleBy": "user"} if info.named_by_person else {}
     parent_id, parent_file = parent
     if above := info.parent or parent_file:
         row["parentSessionFile"] = _absolute(above, info.cwd)
     if parent_id:
         row["parentSessionId"] = parent_id[: limits.WORD_MAX]
-    return _stored(row, meta, title, info.path)
+    return _stored(row, meta, marks, info.path)
 
 
-def gone_row(old: Row | None, meta: MetaFile | None, title: str | None) -> StoredRow | None:
+def gone_row(old: Row | None, meta: MetaFile | None, marks: Marks) -> StoredRow | None:
     """Make the row of a session whose file is gone, from its old row or else its meta file."""
     row = dict(old) if old else _from_meta(meta) if meta else None
     if row is None:
         return None
-    for key in ("model", "updatedAt", "metaName"):
+    for key in ("model", "updatedAt", "metaName", "pinned", "hidden"):
         row.pop(key, None)
     row |= {"gone": True, "archived": True, "state": "archived", "resume": ""}
-    return _stored(row, meta, title, row["sessionFile"])
+    return _stored(row, meta, marks, row["sessionFile"])
 
 
 def _from_meta(meta: MetaFile) -> Row:
@@ -152,30 +155,36 @@ def _from_meta(meta: MetaFile) -> Row:
     }
 
 
-def _stored(row: Row, meta: MetaFile | None, title: str | None, file: str) -> StoredRow:
+def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredRow:
     """Add a row's name and the texts of its meta file; also return its summary and aliases."""
     stem = posixpath.basename(file).removesuffix(".zst").removesuffix(".jsonl")
-    names = {
-        "user": _line(title, limits.NAME_MAX),
-        "meta": _safe(meta.name, limits.NAME_MAX) if meta else "",
-        "agent": _line(row.get("agentTitle"), limits.NAME_MAX),
-        "first-message": _line(row.get("firstUserMessage"), limits.NAME_MAX),
-        "file": _safe(_shown(stem), limits.NAME_MAX) or "session",
-    }
-    source, name = next((source, name) for source, name in names.items() if name)
-    row |= {"name": name, "nameSource": source, "description": "", "tags": []}
+    own, titled = _line(marks.title, limits.NAME_MAX), _line(row.get("agentTitle"), limits.NAME_MAX)
+    written = _safe(meta.name, limits.NAME_MAX) if meta else ""
+    by_person, built_in = row.get("agentTitleBy") == "user", meta and meta.model.startswith(LOCAL)
+    names = [
+        ("user", own),
+        ("user", titled if by_person else ""),
+        ("meta", "" if built_in else written),
+        ("agent", titled),
+        ("meta", written),
+        ("first-message", _line(row.get("firstUserMessage"), limits.NAME_MAX)),
+        ("file", _safe(_shown(stem), limits.NAME_MAX) or "session"),
+    ]
+    source, name = next((source, name) for source, name in names if name)
+    row |= {"name": name, "nameSource": source, "description": ""}
+    row |= {key: True for key in ("pinned", "hidden") if getattr(marks, key)}
     row["indexed"], summary = meta is not None, ""
     if meta is not None:
-        tags = [_safe(tag, limits.TAG_MAX) for tag in meta.tags[: limits.TAGS_SHOWN]]
         row |= {
             "description": clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX),
-            "tags": [tag for tag in tags if tag],
             "model": _line(meta.model, limits.NAME_MAX),
             "updatedAt": _line(meta.updated_at, limits.WORD_MAX),
         }
-        row |= {"metaName": names["meta"]} if title else {}
+        row |= {"metaName": written} if written not in ("", name) else {}
         summary = clean_text(_unsecret(meta.summary), limits.SUMMARY_MAX)
-    aliases = dict.fromkeys([name, names["meta"], names["user"], names["agent"]])
+    tags = (*marks.tags, *(meta.tags if meta else ()))[: limits.TAGS_SHOWN]
+    row["tags"] = distinct(_safe(tag, limits.TAG_MAX) for tag in tags)
+    aliases = dict.fromkeys([name, written, own, titled])
     return StoredRow(with_shown(row), summary, tuple(filter(None, aliases)))
 
 

@@ -1,4 +1,4 @@
-"""A session's sidecar: the user's title, labels, environment hint and context sets.
+"""A session's sidecar: the user's title, tags, labels, environment hint and context sets.
 
 A context set is a named list of strings that a session was working with. A fork without its own
 sets inherits its parent's, unless its file says that they were cleared.
@@ -28,7 +28,7 @@ from indexerd.errors import (
     InvalidMetaError,
     UsageError,
 )
-from indexerd.meta.model import UserFile, digest_name, read_digest, read_meta, read_user
+from indexerd.meta.model import UserFile, digest_name, distinct, read_digest, read_meta, read_user
 from indexerd.paths import meta_name
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.redact import quotable, secret_warnings, shown_path
@@ -266,7 +266,8 @@ def read_sidecar(paths: Sequence[Path]) -> Sidecar:
 
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
-    result: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "digest": {"segments": []}}
+    result: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "tags": []}
+    result["digest"] = {"segments": []}
     if not paths:
         return result
     directory, warnings = paths[0].parent, list[str]()
@@ -284,6 +285,7 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     with attempt():
         sidecar = read_sidecar(paths)
         result |= {"labels": sidecar.user.labels, "context": sidecar.context}
+        result["tags"] = sidecar.user.tags or []
     with attempt():
         result["digest"] = {"segments": read_digest(directory / digest_name(session_id))}
     return result | ({"warnings": warnings} if warnings else {})
@@ -298,6 +300,12 @@ def edit(old: Sidecar, update: Update, *, fork: bool) -> Edited:
         hint = update.env_hint or ""  # a command line: cutting it would make it another command
         fields["env_hint"] = item_of(hint, "envHint") if hint.strip() else None
         warnings += secret_warnings(hint, "envHint")
+    if update.tags is not UNSET:
+        tags = (clean_line(tag, limits.TAG_MAX) for tag in update.tags or ())
+        fields["tags"] = distinct(tags) or None
+    for name, flag in (("pinned", update.pinned), ("hidden", update.hidden)):
+        if flag is not UNSET:
+            fields[name] = flag or None
     if update.label:
         text = clean_line(update.label.text or "", limits.NAME_MAX)
         labels = old.user.labels | {update.label.entry_id: text}

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from indexerd.errors import UsageError
+from indexerd.protocol.limits import TAGS_MAX
 
 Text = Annotated[str, Meta(min_length=1)]
 Instructions = Annotated[str, Meta(max_length=4000)]
@@ -49,8 +50,10 @@ class List(Params, frozen=True, kw_only=True):
     agent: str | None = None
     cwd: str | None = None
     since: str | None = None
+    tag: str | None = None
     archived: bool = False
     subagents: bool = False
+    hidden: bool = False
     limit: Limit = 50
     cursor: str | None = None
 
@@ -72,6 +75,7 @@ class Search(Params, frozen=True, kw_only=True):
     agent: str | None = None
     cwd: str | None = None
     since: str | None = None
+    tag: str | None = None
     limit: Limit = 20
     rows: bool = False
 
@@ -164,6 +168,9 @@ class Update(RefParams, frozen=True, kw_only=True):
     label: EntryLabel | UnsetType = UNSET
     context: dict[str, list[str] | None] | UnsetType | None = UNSET
     set_context: ContextSet | UnsetType | None = UNSET
+    tags: Annotated[list[str], Meta(max_length=TAGS_MAX)] | UnsetType | None = UNSET
+    pinned: bool | UnsetType | None = UNSET
+    hidden: bool | UnsetType | None = UNSET
 
 
 class Expand(Params, frozen=True, kw_only=True):

@@ -273,10 +273,10 @@ class Names:
         return {key: scores[key] for key in self._nearest(scores, here, None)}
 
     def _with_words(self, key: str, exclude: str | None) -> dict[str, None]:
-        """Return the sessions with a name that has all words."""
+        """Return the sessions with a name that has all words, without hidden ones."""
         names = [self._words.get(word, set[str]()) for word in key.split()]
         ids = self._names.any_of(set.intersection(*names) if names else ())
-        return dict.fromkeys(ids - {exclude or ""})
+        return {key: None for key in ids - {exclude or ""} if not self._rows[key].hidden}
 
     def _is_typo(self, key: str, name: str) -> bool:
         """Whether a typed name is a name with letters missing, extra or swapped in some words."""
@@ -331,7 +331,7 @@ class Names:
         return sorted(near, key=order)
 
     def complete(self, args: Complete, now: float) -> list[dict[str, Any]]:
-        """List live sessions whose id, or a word of whose name, starts with a prefix.
+        """List live sessions, not hidden, whose id, or a word of whose name, starts with a prefix.
 
         Only the nearest project's, newest first; `now` is in seconds since the epoch.
         """
@@ -341,7 +341,7 @@ class Names:
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
             begun = self._names.any_of(name for name in names if f" {key}" in f" {name}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
-        live = [row.session_id for row in rows if row.live]
+        live = [row.session_id for row in rows if row.live and not row.hidden]
         nearest = (self._rows[key] for key in self._nearest(live, args.cwd, args.exclude))
         newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
         items = []

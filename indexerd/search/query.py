@@ -4,11 +4,13 @@ A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, 
 Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces for a tokenizer to split at:
 `indexable` puts a space around each such character, and a run of them in a query is a phrase. Parts
 of `camelCase` words are indexed behind the text. A query without a letter or digit (`=>`) is
-searched for literally, like a pattern (`re:`, RE2's syntax).
+searched for literally, like a pattern (`re:`, RE2's syntax). Filters (`agent:claude`) are taken out
+first, except from quoted text.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,9 +19,12 @@ from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 
+from indexerd.agents import ADAPTERS
 from indexerd.errors import UsageError
 from indexerd.privacy.patterns import compile_re2, lazy_pattern
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
+from indexerd.store.store import Filter
+from indexerd.times import since
 
 QUERY_MAX = 1000  # characters of a query that are read
 PATTERN_MAX = 250
@@ -30,6 +35,7 @@ _PREFIX_MIN = 3  # shorter prefixes match half of all words
 _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
 _SPANS_MAX = 20
+_SHOWN_MAX = 40  # characters of a wrong value
 
 _NO_STOP_WORDS = """ai allow area areas auth back backward bill brief buy call caption case
     cases ci clear click comment computer copy cv date describe detail down empty end ends
@@ -51,9 +57,36 @@ _REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 _WORD = lazy_pattern(r"[^\W_]+")
 _ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text not split by _CUTS
 _PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
+_FILTER = re.compile(
+    r'"[^"]*"|(?<!\S)(?P<name>agent|project|tag|since):(?:"(?P<quoted>[^"]+)"|(?P<value>[^\s"]+))(?!\S)'
+)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HUMPED = re.compile(r"(?<![^\W_])[A-Z]*+[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++")
 _EXTENSION = re.compile(r"(?<=\w)\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+
+
+def split_filters(query: str, now: float) -> tuple[list[Filter], str]:
+    """Take the filters out of a query, which then may be empty; UsageError for an unknown value.
+
+    `now` in seconds since the epoch.
+    """
+    filters: list[Filter] = []
+
+    def take(part: re.Match[str]) -> str:
+        name, value = part["name"], part["quoted"] or part["value"]
+        if not name:
+            return part[0]
+        if name == "agent" and (value := value.lower()) not in ADAPTERS:
+            hint = f"agents are {', '.join(ADAPTERS)}"
+            raise UsageError(f"agent: no such agent: {clean_line(value, _SHOWN_MAX)}", hint=hint)
+        if name == "since":
+            value = since(value, now)
+        if name == "project" and value.startswith(("/", "~")):
+            name, value = "cwd", os.path.expanduser(value)  # noqa: PTH111 - no error without a home
+        filters.append(Filter(**{name: value}))
+        return " "
+
+    return filters, _FILTER.sub(take, query[:QUERY_MAX]) + query[QUERY_MAX:]
 
 
 @cache

@@ -26,8 +26,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
-from tantivy import DocAddress, Document, Query, Searcher
+from tantivy import DocAddress, Document, Occur, Query, Searcher
 
+from indexerd.privacy.sanitize import clean_line
 from indexerd.search.index import (
     SCHEMA,
     Message,
@@ -40,6 +41,7 @@ from indexerd.search.index import (
     message_in,
 )
 from indexerd.search.query import (
+    SNIPPET_MAX,
     TERMS_MAX,
     Finder,
     Term,
@@ -47,10 +49,12 @@ from indexerd.search.query import (
     fold,
     is_slip,
     parse,
+    split_filters,
     stem,
     synonyms,
     without_references,
 )
+from indexerd.store.store import Filter
 
 WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is shown
     "name": 12.0,
@@ -127,23 +131,23 @@ class _Session:
 
 
 def search(
-    index: TextIndex,
-    query: str,
-    *,
-    agent: str | None = None,
-    cwd: str | None = None,
-    since: str | None = None,
-    limit: int = 20,
+    index: TextIndex, query: str, *, limit: int = 20, **fields: str | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
     Returns hits `{sessionId, name, field, snippet, score, words?}`, for messages also `entryId`,
     `role` and `at`; and warnings, for example about an unusable query. Archived, gone and
-    sub-agents' sessions are included. `since` limits the session's last change.
+    sub-agents' sessions are included, hidden ones are not. `fields` are those of a `Filter`, and
+    the query may have further filters; if it has nothing else, all that fit are hits, newest first.
     """
-    parsed, hits, warning = parse(query), list[dict[str, Any]](), None
+    filters, rest = split_filters(query, time.time())
+    scope = index.store.matching(Filter(**fields), *filters)
+    if filters and not scope:
+        return [], ["no session fits these filters"]
+    if filters and not rest.strip():
+        return [_listed(row) for row in index.store.get_many((scope or [])[:limit]).values()], []
+    parsed, hits, warning = parse(rest), list[dict[str, Any]](), None
     if index.is_there:
-        scope = index.store.matching(agent, cwd, since)
         with index.searcher() as searcher:
             ranking = _Search(index, searcher, scope, limit)
             if parsed.find is not None:
@@ -180,7 +184,7 @@ class _Search:
         self,
         index: TextIndex,
         searcher: Searcher,
-        scope: frozenset[str] | None,
+        scope: Sequence[str] | None,
         limit: int,
         *,
         synonyms: bool = False,
@@ -190,7 +194,8 @@ class _Search:
         self.replaced = False  # whether nothing has some word, not even with a slip
         self._index = index
         self._searcher = searcher
-        self._scope = scope
+        self._newest = scope
+        self._scope = None if scope is None else frozenset(scope)
         self._limit = limit
         self._synonyms = synonyms  # whether a word stands for these, too
         self._most = 0  # places of a term that are read
@@ -203,9 +208,12 @@ class _Search:
         self._rare: list[tuple[float, float]] = []  # of each term, among documents and sessions
         self._places: dict[tuple[int, int], _Place] = {}
         self._found: dict[int, _Session] = {}  # by owner
-        self._own: Query | None = None
+        self._within: list[tuple[Occur, Query]] = []
         if scope is not None and len(scope) <= _SCOPE_MAX:
-            self._own = Query.term_set_query(SCHEMA, "session", [*scope])
+            own = Query.term_set_query(SCHEMA, "session", [*scope])
+            self._within = [(Occur.Must, Query.const_score_query(own, 0.0))]
+        elif scope is None and (hidden := index.store.hidden()[:_SCOPE_MAX]):
+            self._within = [(Occur.MustNot, Query.term_set_query(SCHEMA, "session", hidden))]
 
     def by_words(self, typed: Sequence[Term]) -> bool:
         """Rank the sessions that have all words, then those that have most of them.
@@ -392,8 +400,8 @@ class _Search:
         self, query: Query, terms: Sequence[int], most: int, *, again: bool = False
     ) -> list[Any]:
         """Read the best places with all of these terms; return their owners."""
-        if self._own is not None:
-            query = both(query, Query.const_score_query(self._own, 0.0))
+        if self._within:
+            query = Query.boolean_query([(Occur.Must, query), *self._within])
         elif self._scope is not None:
             most *= _WIDER
         hits = self._searcher.search(query, most, count=False).hits
@@ -462,7 +470,7 @@ class _Search:
             session.shown += [shown] if best else []
 
     def _meet(self, session_ids: Iterable[str]) -> None:
-        """Load sessions from the store; those without a row or out of the scope are left out."""
+        """Load sessions from the store, but no hidden ones, and none out of the scope."""
         new = [key for key in dict.fromkeys(session_ids) if key not in self._rows]
         columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
         rows = self._index.store.some(columns, new) if new else ()
@@ -473,7 +481,8 @@ class _Search:
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
         """Find texts that match a pattern, newest sessions first, for at most a second."""
-        ids, messages, deadline = self._index.store.by_age(self._scope), 0, time.monotonic() + 1
+        ids = self._index.store.newest() if self._newest is None else self._newest
+        messages, deadline = 0, time.monotonic() + 1
         most, found = max(1, self._searcher.num_docs), dict[str, _Session]()
         self._snippet = lambda text: excerpt(text, [(*span, 0)] if (span := find(text)) else [])
         for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
@@ -553,6 +562,14 @@ class _Search:
             if "«" in (shown := self._snippet(line)):
                 return shown
         return self._snippet(text)
+
+
+def _listed(row: dict[str, Any]) -> dict[str, Any]:
+    """Make a hit of a session that filters alone have found."""
+    field = "description" if row["description"] else "name"
+    text = clean_line(row[field], SNIPPET_MAX)
+    named = {"sessionId": row["sessionId"], "name": row["name"]}
+    return {**named, "field": field, "snippet": text, "score": 0.0}
 
 
 def _has_synonyms(terms: Iterable[Term]) -> bool:

@@ -56,6 +56,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     missing_base: str = ""  # the thread with earlier history whose file was not found
     base_excluded: bool = False  # earlier history is in a file that the user excluded
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
+    named_by_person: bool = False  # a person gave `agent_title`
 
     @property
     def has_base(self) -> bool:
@@ -92,7 +93,7 @@ def info_of(
 ) -> SessionInfo | None:
     """Make the info of a state; None if the file is not a session.
 
-    `title`, `archived` and `in_database` come from elsewhere than the session's lines.
+    `title` (a person's), `archived` and `in_database` come from elsewhere than the session's lines.
     """
     header = state.header
     if header is None:
@@ -102,6 +103,7 @@ def info_of(
         path=path,
         mtime_ms=mtime_ms,
         agent_title=title or state.name,
+        named_by_person=bool(title) or state.named_by_person,
         since=since,
         new_users=state.new_user_messages(since),
         archived=archived or state.archived,

@@ -1,10 +1,11 @@
 """Turn opencode's sessions, in its database or as files, into JSON lines for its adapter.
 
-    {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
+    {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "titles", "directory",
      "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}
     {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary", …,
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
 
+`titles` are those that the log of a database's changes has for the session, oldest first.
 A session is read whole at each change: records are rewritten in place, deleted, or hidden by a
 revert. The brief form of a message, for a scan, has cut texts, and only the status of a tool call.
 
@@ -50,6 +51,7 @@ ERROR = 4_000  # characters of an error
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions of each version that are checked when the database changes
 RECORD_MAX = 64 * 1024 * 1024  # bytes of a record's file
+TITLES_MAX = 100  # of one session
 NEWEST = 3  # newest messages whose parts are checked for changes
 
 Record = dict[str, Any]
@@ -105,6 +107,10 @@ class Records(ABC):
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
         """Yield the ids and records of a message's parts."""
 
+    def titles(self) -> list[str]:
+        """List the different titles that the session has had, oldest first, if a log says so."""
+        return []
+
     def brief_lines(self) -> list[Block]:
         """Return the session's lines for a scan.
 
@@ -116,7 +122,7 @@ class Records(ABC):
             rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
         prompts = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
         newest = max(prompts, default=0)
-        blocks = [Block(_line(self.session), 0)]
+        blocks = [Block(_line(self.session | {"titles": self.titles()}), 0)]
         for n, (place, line) in enumerate(rows):
             if n >= newest or line.get("role") == "user":
                 line["parts"] += self._visible(line["id"], full=False)
@@ -395,6 +401,17 @@ class DatabaseRecords(Records):
 
     def __init__(self, db: sqlite3.Connection, session: Record) -> None:
         self._db, self.session = db, session
+
+    def titles(self) -> list[str]:
+        with suppress(sqlite3.OperationalError):  # this release has no such table
+            rows = self._db.execute(
+                "SELECT json_extract(data, '$.info.title') AS title FROM event"
+                " WHERE aggregate_id = ? AND type LIKE 'session.%' AND json_valid(data)"
+                " AND title IS NOT NULL GROUP BY title ORDER BY min(seq) LIMIT ?",
+                (self.session["id"], TITLES_MAX),
+            )
+            return [string(title) for (title,) in rows]
+        return []
 
     def messages(self, place: int = 0) -> Iterator[Message]:
         """Yield all messages in order, or the one at `place`."""

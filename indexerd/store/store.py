@@ -40,7 +40,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 6
+VERSION = 7
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
@@ -54,9 +54,11 @@ _SCHEMA = f"""
 CREATE TABLE session (
   id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
+  pinned INTEGER, hidden INTEGER, tags TEXT,
   parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER);
 CREATE INDEX session_listed
-  ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
+  ON session (pinned DESC, modified DESC, id, agent, cwd, archived, gone, subagent, hidden);
+CREATE INDEX session_hidden ON session (id) WHERE hidden;
 CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE record (id TEXT PRIMARY KEY, row TEXT NOT NULL);
@@ -65,6 +67,7 @@ CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) W
 PRAGMA user_version = {VERSION};
 """
 
+_FLAGS = ("archived", "gone", "subagent", "pinned", "hidden")
 _encode = msgspec.msgpack.Encoder().encode
 _cursor = msgspec.msgpack.Decoder(Cursor).decode
 
@@ -79,6 +82,17 @@ class Named(NamedTuple):
     modified: int  # milliseconds since the epoch
     named: bool  # a user, a model or the agent chose the name
     live: bool  # neither gone nor archived, and not a sub-agent's
+    hidden: bool = False  # by the user: only its id or its exact name finds it
+
+
+class Filter(NamedTuple):
+    """Which sessions to list or search; None: no condition."""
+
+    agent: str | None = None
+    cwd: str | None = None  # this directory and all below
+    since: str | None = None  # an ISO-8601 time
+    tag: str | None = None
+    project: str | None = None  # a directory's name, or several with slashes between
 
 
 def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
@@ -93,6 +107,7 @@ def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
         modified=iso_ms(str(row.get("modifiedAt") or "")),
         named=row.get("nameSource") in {"user", "meta", "agent"},
         live=not (row.get("archived") or row.get("gone") or row.get("subagent")),
+        hidden=bool(row.get("hidden")),
     )
 
 
@@ -332,6 +347,7 @@ class StateStore:
 
     def names(self) -> list[Named]:
         columns = "id, name, aliases, cwd, modified, named, NOT (archived OR gone OR subagent)"
+        columns += ", hidden"
         rows = self._all(columns, "true")
         with self._guarded():
             return [
@@ -342,52 +358,58 @@ class StateStore:
     def shown(self) -> list[Sequence[str]]:
         return self._all("id, file, cwd", "NOT gone")
 
-    def matching(
-        self, agent: str | None, cwd: str | None, since: str | None
-    ) -> frozenset[str] | None:
-        """Return the matching sessions; None: all. UsageError if `since` is not a time."""
-        where, values = _conditions(agent, cwd, since)
-        if not where:
-            return None
-        return frozenset(row[0] for row in self._all("id", " AND ".join(where), values))
+    def matching(self, *filters: Filter) -> list[str] | None:
+        """Return the sessions that fit all filters, newest first; None: no filter has a condition.
 
-    def by_age(self, session_ids: frozenset[str] | None) -> list[str]:
-        newest_first = (row[0] for row in self._all("id", "true ORDER BY modified DESC"))
-        return [key for key in newest_first if session_ids is None or key in session_ids]
+        Hidden ones are left out. UsageError if a `since` is not a time.
+        """
+        where, values = _conditions(*filters)
+        return self.newest(" AND ".join(where), values) if where else None
+
+    def newest(self, where: str = "true", values: Sequence[Any] = ()) -> list[str]:
+        """Return sessions, newest first, without hidden ones."""
+        order = f"{where} AND NOT hidden ORDER BY modified DESC"
+        return [row[0] for row in self._all("id", order, values)]
+
+    def hidden(self) -> list[str]:
+        """List the sessions that the user hid."""
+        return [row[0] for row in self._all("id", "hidden")]
 
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
-        where = "id IN (SELECT value FROM json_each(?))"
+        """Select columns of these sessions, without hidden ones."""
+        where = "NOT hidden AND id IN (SELECT value FROM json_each(?))"
         return self._all(columns, where, [json.dumps([*session_ids])])
 
     def page(
         self,
         *,
-        agent: str | None = None,
-        cwd: str | None = None,
-        since: str | None = None,
         archived: bool = False,
         subagents: bool = False,
+        hidden: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        **fields: Any,
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return rows, last modified first, then by id, and the cursor of the next page.
+        """Return rows, pinned ones first, then newest first, and the cursor of the next page.
 
-        `cwd` includes all directories below it; `archived` adds archived and gone sessions,
-        `subagents` those of sub-agents. UsageError if `since` is not a time, or the cursor was not
-        issued for the same filters.
+        `fields` are those of a `Filter`. `archived` adds archived and gone sessions, `subagents`
+        those of sub-agents, `hidden` those that the user hid. UsageError if `since` is not a time,
+        or the cursor was not issued for the same filters.
         """
-        where, values = _conditions(agent, cwd, since)
+        wanted = Filter(**fields)
+        where, values = _conditions(wanted)
         where += [] if archived else ["NOT archived", "NOT gone"]
         where += [] if subagents else ["NOT subagent"]
-        filters = repr((agent, cwd, since, archived, subagents))
+        where += [] if hidden else ["NOT hidden"]
+        filters = repr((wanted, archived, subagents, hidden))
         if cursor is not None:
-            where.append("modified <= ? AND (modified < ? OR id > ?)")
-            modified, last = _opened(cursor, filters)
-            values += [modified, modified, last]
+            where.append("(pinned, modified) <= (?, ?) AND (pinned < ? OR modified < ? OR id > ?)")
+            pinned, modified, last = _opened(cursor, filters)
+            values += [pinned, modified, pinned, modified, last]
         sql = (
-            "SELECT row, modified, id FROM (SELECT modified, id FROM session"  # noqa: S608 - ours
+            "SELECT row, pinned, modified, id FROM (SELECT pinned, modified, id FROM session"  # noqa: S608 - ours
             f" INDEXED BY session_listed WHERE {' AND '.join(where or ['true'])}"
-            " ORDER BY modified DESC, id LIMIT ?)"
+            " ORDER BY pinned DESC, modified DESC, id LIMIT ?)"
             " CROSS JOIN record USING (id)"  # keeps the order
         )
         rows = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
@@ -503,12 +525,12 @@ def _set_aside(path: Path) -> None:
         file.replace(aside / file.name)
 
 
-def _opened(cursor: str, filters: str) -> tuple[int, str]:
+def _opened(cursor: str, filters: str) -> tuple[int, int, str]:
     """Decode a cursor's place; its checksum covers the filters it was issued for."""
     with suppress(ValueError):
         data = base64.urlsafe_b64decode(cursor)
         if data[:8] == _seal(data[8:], filters):
-            return msgspec.json.decode(data[8:], type=tuple[int, str])
+            return msgspec.json.decode(data[8:], type=tuple[int, int, str])
     hint = "omit the cursor to start with the first page"
     raise UsageError("not a cursor of this list", hint=hint)
 
@@ -518,27 +540,39 @@ def _seal(place: bytes, filters: str) -> bytes:
     return blake2b(text, digest_size=8, person=b"indexerd page").digest()
 
 
-def _conditions(
-    agent: str | None, cwd: str | None, since: str | None
-) -> tuple[list[str], list[str | int]]:
-    """Make SQL conditions and their values for an agent, a directory and a time."""
+def _conditions(*filters: Filter) -> tuple[list[str], list[str | int]]:
+    """Make SQL conditions and their values."""
     where: list[str] = []
     values: list[str | int] = []
-    if cwd is not None:
-        # Everything that begins with `/a/b/` is between that and `/a/b0`: 0 follows the slash.
-        base = replace_surrogates(cwd).rstrip("/")
-        where.append("(cwd = ? OR cwd >= ? AND cwd < ?)")
-        values += [base or "/", base + "/", base + "0"]
-    if agent is not None:
-        where.append("agent = ?")
-        values.append(replace_surrogates(agent))
-    if since is not None:
-        moment = iso_ms(since)
-        if moment == 0:
-            raise UsageError("since is not a time", hint="write it like 2026-01-31T12:00:00Z")
-        where.append("modified >= ?")
-        values.append(moment)
+
+    def add(condition: str, *wanted: str | int) -> None:
+        where.append(condition)
+        values.extend(wanted)
+
+    for agent, cwd, since, tag, project in filters:
+        if cwd is not None:
+            # Everything that begins with `/a/b/` is between that and `/a/b0`: 0 follows the slash.
+            base = replace_surrogates(cwd).rstrip("/")
+            add("(cwd = ? OR cwd >= ? AND cwd < ?)", base or "/", base + "/", base + "0")
+        if agent is not None:
+            add("agent = ?", replace_surrogates(agent))
+        if since is not None:
+            moment = iso_ms(since)
+            if moment == 0:
+                hint = "write it like 2026-01-31T12:00:00Z"
+                raise UsageError("since is not a time", hint=hint)
+            add("modified >= ?", moment)
+        if tag is not None:
+            add("instr(tags, ?)", _listed([tag]))
+        if project is not None:  # SQLite's lower() is for ASCII only, like that of bytes
+            name = replace_surrogates(project).strip("/").encode().lower().decode()
+            add("instr('/' || lower(cwd) || '/', ?)", f"/{name}/")
     return where, values
+
+
+def _listed(tags: Iterable[str]) -> str:
+    """Write tags so that each can be found whole, in any case."""
+    return "".join(f"\n{replace_surrogates(tag).strip().casefold()}\n" for tag in tags)
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
@@ -557,7 +591,8 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "file": file,
         "modified": names.modified,
         "created": iso_ms(str(row.get("createdAt") or "")),
-        **{key: int(bool(row.get(key))) for key in ("archived", "gone", "subagent")},
+        **{key: int(bool(row.get(key))) for key in _FLAGS},
+        "tags": _listed(row.get("tags") or ()),
         "parent": parent or None,
         "name": name,
         "named": int(names.named),

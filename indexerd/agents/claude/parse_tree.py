@@ -76,8 +76,9 @@ _TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
-# The best kind first; of each kind the newest counts, and a blank title clears only its kind.
-_TITLES = (*_TITLE_LINES, "summary", "rename", "plan")
+# The best kind first; of each kind the newest counts, and a blank title clears only its kind. A
+# person gave a custom title; an agent's name alone may be made up.
+_TITLES = (*_TITLE_LINES, "summary", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
@@ -224,7 +225,7 @@ def _renamed(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> None:
         text = "\n".join(words(content))[:_TITLE_MAX]
         title = _ARGUMENTS.search(text) if _RENAME.search(text) else None
         if title and title[1].strip():
-            _entitle(tree, memory, "rename", title[1])
+            _entitle(tree, memory, "custom-title", title[1])
 
 
 def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
@@ -241,6 +242,7 @@ def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
 def _entitle(tree: Tree, memory: Memory, kind: str, text: str) -> None:
     memory.titles[kind] = safe_line(text[:_TITLE_MAX])
     tree.name = next(filter(None, map(memory.titles.get, _TITLES)), None)
+    tree.named_by_person = bool(memory.titles.get("custom-title"))
 
 
 def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place) -> int:

@@ -227,7 +227,7 @@ class _Scanner:
         if old.thread == header.session_id:  # a revert
             self.memory.spent = old.spent
         else:
-            tree.name = None  # was the origin's
+            tree.name, tree.named_by_person = None, False  # was the origin's
             self._mark_copied()
 
     def _mark_copied(self) -> None:
@@ -380,6 +380,7 @@ class _Scanner:
             case "thread_name_updated":
                 if string(event.get("thread_id")) in ("", self.memory.thread):
                     self.tree.name = safe_line(string(event.get("thread_name"))) or None
+                    self.tree.named_by_person = self.tree.name is not None
 
     def _context(self, used: Any, window: Any) -> None:
         """Record the used and the total size of the model's context, if given as numbers."""

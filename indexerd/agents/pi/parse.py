@@ -143,6 +143,7 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
             tree.opened_by(row, lambda: _preview(_entry(parse_object(whole)).text))
     elif kind == "session_info":
         tree.name = safe_line(string(line.get("name"))) or None
+        tree.named_by_person = tree.name is not None
     elif kind == "label" and isinstance(target, str):
         tree.labels.pop(target, None)
         if label := safe_line(string(line.get("label"))):
