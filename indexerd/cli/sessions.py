@@ -50,7 +50,7 @@ TAG = cli.option("--tag", "Only sessions with this tag.", metavar="TAG")
     cli.flag("--hidden", "Include hidden sessions."),
 )
 def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
-    """List the current project's sessions: pinned, then newest first."""
+    """List the current project's sessions, newest first; pinned ones on top."""
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
     while True:
@@ -190,22 +190,24 @@ def rename(row: Any) -> list[str]:
     return hook.lines(row)
 
 
-def _off(field: str) -> cli.Declare:
-    """Declare an option that clears a field which the command sets."""
-    clears: Any = lambda _context, _option, off: None if off else True  # noqa: E731
-    return click.option("--off", field, help="Undo it.", is_flag=True, callback=clears)
+OFF = cli.flag("--off", "Undo it.")
 
 
-@cli.method("update", cli.REF, _off("pinned"))
-def pin(row: Any) -> list[str]:
+def _marked_as(mark: str, ref: str, *, off: bool) -> Iterable[str]:
+    row = cli.current().call("update", {"ref": ref, "cwd": project(), mark: not off})
+    return () if cli.as_json(row) else hook.lines(row)
+
+
+@cli.command(cli.REF, OFF)
+def pin(ref: str, *, off: bool) -> Iterable[str]:
     """List a session before all others."""
-    return hook.lines(row)
+    return _marked_as("pinned", ref, off=off)
 
 
-@cli.method("update", cli.REF, _off("hidden"))
-def hide(row: Any) -> list[str]:
+@cli.command(cli.REF, OFF)
+def hide(ref: str, *, off: bool) -> Iterable[str]:
     """Leave a session out of lists and searches; its id and name still work."""
-    return hook.lines(row)
+    return _marked_as("hidden", ref, off=off)
 
 
 @cli.command(

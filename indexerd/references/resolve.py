@@ -269,7 +269,8 @@ class Names:
         )
         for name, ratio, _ in best:
             if self._is_typo(key, name):
-                scores |= dict.fromkeys(self._names[name] - {exclude or ""}, round(ratio / 100, 3))
+                ids = (key for key in self._names[name] if not self._rows[key].hidden)
+                scores |= dict.fromkeys({*ids} - {exclude or ""}, round(ratio / 100, 3))
         return {key: scores[key] for key in self._nearest(scores, here, None)}
 
     def _with_words(self, key: str, exclude: str | None) -> dict[str, None]:
@@ -331,7 +332,7 @@ class Names:
         return sorted(near, key=order)
 
     def complete(self, args: Complete, now: float) -> list[dict[str, Any]]:
-        """List live sessions, not hidden, whose id, or a word of whose name, starts with a prefix.
+        """List live sessions whose id, or a word of whose name, starts with a prefix.
 
         Only the nearest project's, newest first; `now` is in seconds since the epoch.
         """
@@ -341,7 +342,7 @@ class Names:
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
             begun = self._names.any_of(name for name in names if f" {key}" in f" {name}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
-        live = [row.session_id for row in rows if row.live and not row.hidden]
+        live = [row.session_id for row in rows if row.live]
         nearest = (self._rows[key] for key in self._nearest(live, args.cwd, args.exclude))
         newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
         items = []

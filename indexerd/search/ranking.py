@@ -142,11 +142,11 @@ def search(
     """
     filters, rest = split_filters(query, time.time())
     scope = index.store.matching(Filter(**fields), *filters)
-    if filters and not scope:
-        return [], ["no session fits these filters"]
-    if filters and not rest.strip():
-        return [_listed(row) for row in index.store.get_many((scope or [])[:limit]).values()], []
     parsed, hits, warning = parse(rest), list[dict[str, Any]](), None
+    if scope == [] and filters:
+        return [], ["no session fits these filters"]
+    if scope and filters and not rest.strip():
+        return [_listed(row) for row in index.store.get_many(scope[:limit]).values()], []
     if index.is_there:
         with index.searcher() as searcher:
             ranking = _Search(index, searcher, scope, limit)

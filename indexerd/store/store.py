@@ -81,7 +81,7 @@ class Named(NamedTuple):
     cwd: str
     modified: int  # milliseconds since the epoch
     named: bool  # a user, a model or the agent chose the name
-    live: bool  # neither gone nor archived, and not a sub-agent's
+    live: bool  # neither gone, archived nor hidden, and not a sub-agent's
     hidden: bool = False  # by the user: only its id or its exact name finds it
 
 
@@ -106,7 +106,7 @@ def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
         cwd=sys.intern(str(row.get("cwd") or "")),
         modified=iso_ms(str(row.get("modifiedAt") or "")),
         named=row.get("nameSource") in {"user", "meta", "agent"},
-        live=not (row.get("archived") or row.get("gone") or row.get("subagent")),
+        live=not any(row.get(key) for key in ("archived", "gone", "subagent", "hidden")),
         hidden=bool(row.get("hidden")),
     )
 
@@ -346,8 +346,8 @@ class StateStore:
         return [row[0] for row in self._all("id", "true")]
 
     def names(self) -> list[Named]:
-        columns = "id, name, aliases, cwd, modified, named, NOT (archived OR gone OR subagent)"
-        columns += ", hidden"
+        live = "NOT (archived OR gone OR subagent OR hidden)"
+        columns = f"id, name, aliases, cwd, modified, named, {live}, hidden"
         rows = self._all(columns, "true")
         with self._guarded():
             return [
@@ -368,7 +368,7 @@ class StateStore:
 
     def newest(self, where: str = "true", values: Sequence[Any] = ()) -> list[str]:
         """Return sessions, newest first, without hidden ones."""
-        order = f"{where} AND NOT hidden ORDER BY modified DESC"
+        order = f"{where} AND NOT hidden ORDER BY modified DESC, id"
         return [row[0] for row in self._all("id", order, values)]
 
     def hidden(self) -> list[str]:

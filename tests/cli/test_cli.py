@@ -289,9 +289,11 @@ def failed(home: Home, *argv: str, code: int, **options: Any) -> dict[str, Any]:
 MISUSED = [
     ["nonsense"],
     ["list", "--limit", "0"],
-    ["list", "--since", "yesterday"],
+    ["list", "--since", "soon"],
+    ["search", "agent:nobody x"],
+    ["search", "since:soon"],
     ["list", "--agent", "nobody"],
-    ["search", "re:("],
+    ["search", "tag:x re:("],
     ["export", "c0ffee", "-o", "page.pdf"],
     ["resolve"],
     ["resolve", ""],

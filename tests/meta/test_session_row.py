@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from indexerd.entries import Turn
-from indexerd.meta.model import MetaFile
+from indexerd.meta.model import Marks, MetaFile
 from indexerd.meta.session_row import gone_row, row_of
 from indexerd.privacy.redact import StoredRow
 from indexerd.protocol.limits import (
@@ -60,37 +60,44 @@ def meta(**fields: Any) -> MetaFile:
 
 
 def written(
-    made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
+    made: SessionInfo, about: MetaFile | None = None, title: str = "", **facts: Any
 ) -> StoredRow:
-    return row_of(made, about, title, RowFacts(**facts), resume="pi --session id")
+    return row_of(made, about, Marks(title=title), RowFacts(**facts), resume="pi --session id")
 
 
 STEM = "2026-01-11T10-00-00-000Z_id"
-NAMES = [
-    ("title", "user", "The user's title"),
-    ("meta", "meta", "The meta name"),
-    ("agent_title", "agent", "The agent's title"),
-    ("first_user", "first-message", "The first question"),
-]
+NAMES = {
+    "title": "The user's title",
+    "agent_title": "The agent's title",
+    "meta": "The meta name",
+    "first_user": "The first question",
+}
+TITLE_FIRST, META_FIRST = [*NAMES], ["title", "meta", "agent_title", "first_user"]
 
 
 @pytest.mark.parametrize("missing", range(16))
 @pytest.mark.parametrize("blank", ["", " \n\u200b\x1b[0m"])
-def test_the_order_of_names(missing: int, blank: str) -> None:
-    """S0.46: user's title, meta, agent's title, first message, file name; blanks are skipped."""
-    here = {key: blank if missing >> n & 1 else text for n, (key, _, text) in enumerate(NAMES)}
-    made = info(agent_title=here["agent_title"], first_user=here["first_user"])
+@pytest.mark.parametrize("model", ["google/x", "local/extractive"])
+@pytest.mark.parametrize("by_person", [False, True])
+def test_the_order_of_names(*, missing: int, blank: str, model: str, by_person: bool) -> None:
+    """S0.46: the agent's own title only wins over the built-in model's; blanks are skipped."""
+    here = {key: blank if missing >> n & 1 else NAMES[key] for n, key in enumerate(NAMES)}
+    titles = {"agent_title": here["agent_title"], "named_by_person": by_person}
+    made = info(first_user=here["first_user"], **titles)
 
-    row = written(made, meta(name=here["meta"]), here["title"]).row
+    row = written(made, meta(name=here["meta"], model=model), here["title"]).row
 
-    wanted = [(text, source) for n, (_, source, text) in enumerate(NAMES) if not missing >> n & 1]
+    sources = {"title": "user", "meta": "meta", "first_user": "first-message"}
+    sources["agent_title"] = "user" if by_person else "agent"
+    order = META_FIRST if model == "google/x" and not by_person else TITLE_FIRST
+    wanted = [(NAMES[key], sources[key]) for key in order if here[key] == NAMES[key]]
     assert (row["name"], row["nameSource"]) == (wanted[0] if wanted else (STEM, "file"))
 
 
 def test_a_deleted_session_keeps_its_facts() -> None:
     """S0.68: the row is marked gone, still resolves, and keeps its facts."""
     was = written(info(agent_title="Agent's"), meta(), files_read=("/a",)).row
-    left = gone_row(was, meta(), None)
+    left = gone_row(was, meta(), Marks())
 
     assert left is not None
     changed = {"gone": True, "archived": True, "state": "archived", "resume": ""}
@@ -142,11 +149,12 @@ def test_hostile_texts_are_bounded(*, gone: bool) -> None:
         files_modified=["a"] * 1000,
         tools_used={LONG: 1} | {f"t{n}": n for n in range(1000)},
     )
+    marks = Marks(LONG, tags=(LONG, "mine"))
     if gone:
-        made = gone_row(None, about, LONG)
+        made = gone_row(None, about, marks)
         assert made is not None
     else:
         hostile = info(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
-        made = row_of(hostile, about, LONG, RowFacts(), resume="")
+        made = row_of(hostile, about, marks, RowFacts(), resume="")
     bounded(made)
-    assert "ok" in made.row["tags"]
+    assert made.row["tags"][1:] == ["mine", "ok"]

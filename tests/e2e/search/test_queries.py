@@ -66,6 +66,53 @@ def test_patterns_search_every_field(running: World, pattern: str, found: tuple[
     assert found in hits(running, pattern)
 
 
+BUTTON = "Confirm button refactor #12"
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("pear agent:PI", {0, 1}),
+        ("pear agent:claude", set()),
+        ("pear project:Orchid-7", {0}),
+        ("project:srv pear", {0}),
+        ("pear project:/srv", {0}),
+        ("pear project:orchid", set()),
+        ("tag:VALVES button", {BUTTON}),
+        ('button tag:"valves"', {BUTTON}),
+        ("tag:valve button", set()),
+        ("since:1h agent:pi pear", {0, 1}),
+        ("since:yesterday project:orchid-7 re:red.pear", {0}),
+        ("re:red.pear project:w", set()),
+        ("pear since:2100-01-01", set()),
+        ("project:orchid-7", {0}),
+        ("tag:valves", {BUTTON}),
+        ('"tag:valves" pear', set()),
+        ("foo:bar pear", {0, 1}),
+        ("tag: pear", {0, 1}),
+    ],
+)
+def test_filters_narrow_a_query(running: World, query: str, found: set[Any]) -> None:
+    """S1.44: with words, a pattern or alone; quoted or unknown, a prefix is a word."""
+    assert {place for place, _ in hits(running, query)} == found
+
+
+def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
+    newest = [row["sessionId"] for row in running.call("list")["sessions"]]
+    for limit in (2, 20):
+        found = running.call("search", query="since:7d", limit=limit)["hits"]
+        assert [hit["sessionId"] for hit in found] == newest[:limit]
+    assert {hit["field"] for hit in found} == {"name", "description"}
+    (tagged,) = running.call("search", query="agent:pi", tag="Valves")["hits"]
+    assert (tagged["name"], tagged["snippet"]) == (BUTTON, f"About {BUTTON}.")
+
+
+@pytest.mark.parametrize("query", ["agent:nobody pear", "since:soon", "pear since:7"])
+def test_an_unknown_value_of_a_filter_is_an_error(running: World, query: str) -> None:
+    with pytest.raises(UsageError, match=r"no such agent: nobody|not a time: (soon|7)"):
+        running.call("search", query=query)
+
+
 @pytest.mark.parametrize("query", ["re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1"])
 def test_a_bad_pattern_is_an_error(running: World, query: str) -> None:
     """S1.44: it says what is wrong, and the command exits with 2."""

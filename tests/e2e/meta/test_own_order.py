@@ -1,0 +1,104 @@
+"""A user's own order: pinned and hidden sessions, and tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from indexerd.errors import AmbiguousError, NotFoundError, UsageError
+from tests.e2e.references.expanding import add
+from tests.e2e.world import World, until
+
+NAMES = ("Orchid greenhouse watering", "Foghorn beacon repair", "Harbour crane inspection")
+
+
+def listed(world: World, **params: Any) -> list[str]:
+    return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
+
+
+def paged(world: World) -> list[str]:
+    found, cursor = list[str](), None
+    while True:
+        page = world.call("list", limit=1, cursor=cursor)
+        found += [row["sessionId"] for row in page["sessions"]]
+        if not (cursor := page.get("nextCursor")):
+            return found
+
+
+def test_pins_tags_and_hidden_sessions_survive_everything(world: World) -> None:
+    """S4.1: `update` and the commands change the sidecar alone; indexing and caches do not."""
+    orchid, beacon, crane = (add(world, name, turns=5) for name in NAMES)
+    with world.daemon():
+        until(lambda: len(listed(world)) == 3, "the sessions")
+        until(lambda: world.call("search", query="orchid")["hits"], "the index")
+        newest = listed(world)
+        last = newest[-1]
+        world.run("pin", last)
+        assert listed(world) == paged(world) == [last, *newest[:-1]]
+        assert world.run("list", "--all", cwd=world.root).splitlines()[0].startswith(last)
+        world.run("pin", last, "--off")
+        assert listed(world) == newest
+        world.run("pin", last)
+
+        assert world.run("tag", orchid, "Night shift", "VALVES") == "Night shift, VALVES\n"
+        assert world.run("tag", orchid, "valves", "extra", "--remove", "EXTRA") != ""
+        assert world.row(orchid)["tags"] == ["Night shift", "VALVES"]  # one is the model's, too
+        assert listed(world, tag="night SHIFT") == [orchid]
+        assert listed(world, tag="night") == []
+        found = until(lambda: world.call("search", query='"night shift"')["hits"], "the tag")
+        assert [(hit["sessionId"], hit["field"]) for hit in found] == [(orchid, "tags")]
+
+        world.run("hide", beacon)
+        assert beacon not in listed(world)
+        assert beacon in listed(world, hidden=True)
+        assert world.call("search", query="foghorn beacon")["hits"] == []
+        assert world.call("search", query="re:beacon")["hits"] == []
+        assert world.call("complete", prefix="fogh")["items"] == []
+        assert world.call("resolve", ref=NAMES[1].upper())["how"] == "name"
+        for near in ("beacon repair", "Foghron beacon repair"):
+            with pytest.raises((NotFoundError, AmbiguousError)) as failure:
+                world.call("resolve", ref=near)
+            assert beacon not in str(vars(failure.value))
+
+        world.run("index", orchid, "--force", "--wait")
+    before = {row["sessionId"]: row for row in marked(world)}
+    for file in world.state.glob("store.sqlite*"):
+        file.unlink()
+    with world.daemon():
+        until(lambda: len(listed(world, hidden=True)) == 3, "the sessions")
+        rows = {row["sessionId"]: row for row in marked(world)}
+        assert rows == before
+        assert rows[last]["pinned"] is rows[beacon]["hidden"] is True
+        assert rows[orchid]["tags"][:2] == ["Night shift", "VALVES"]
+        assert "pinned" not in rows[next(key for key in (orchid, crane) if key != last)]
+        world.run("hide", beacon, "--off")
+        assert until(lambda: world.call("search", query="foghorn")["hits"], "its words")
+        world.call("update", ref=last, pinned=None)
+        assert listed(world) == newest
+
+
+def marked(world: World) -> list[dict[str, Any]]:
+    keys = ("sessionId", "pinned", "hidden", "tags")
+    rows = world.run("list", "--all", "--hidden", "--json")["sessions"]
+    return [{key: row[key] for key in keys if key in row} for row in rows]
+
+
+def test_a_fork_keeps_its_own_order(world: World) -> None:
+    """S4.1: neither pin, nor tags, nor hiding is inherited, and changes need the exact session."""
+    session = world.session(1)
+    fork = session.fork()
+    fork.turn("Go on elsewhere.")
+    with world.daemon():
+        until(lambda: len(listed(world)) == 2, "the sessions")
+        world.call("update", ref=session.id, pinned=True, hidden=True, tags=["one", "", "One"])
+        world.call("update", ref=fork.id, tags=["two"])
+        own, other = world.row(session.id), world.row(fork.id)
+        assert (own["tags"], own["pinned"], own["hidden"]) == (["one"], True, True)
+        assert (other["tags"], other.get("pinned"), other.get("hidden")) == (["two"], None, None)
+        assert other["parentSessionId"] == session.id
+        assert world.call("get", ref=fork.id)["tags"] == ["two"]
+        for wrong in ({"tags": ["x"] * 13}, {"pinned": 1}, {"tags": "x"}):
+            with pytest.raises(UsageError):
+                world.call("update", ref=fork.id, **wrong)
+        world.run("pin", "no such session", code=3)
