@@ -85,7 +85,7 @@ class Daemon(FakeDaemon):
                 "labels": {"e1": HOSTILE},
                 "digest": {"segments": []},
             },
-            "list": lambda params: {"sessions": self.rows[: params["limit"]], "nextCursor": "c"},
+            "list": self._list,
             "resolve": lambda params: {"sessionId": ID, "name": HOSTILE, "how": "name"},
             "search": lambda params: {"hits": [hit()], "warnings": [HOSTILE]},
             "tree": lambda params: {"sessionId": ID, "leafId": "e2", "nodes": nodes(3)},
@@ -112,6 +112,10 @@ class Daemon(FakeDaemon):
             "get_relevant_context": lambda params: {"text": "{}", "context": {"files": [HOSTILE]}},
             **long_answers(),
         }
+
+    def _list(self, params: dict[str, Any]) -> dict[str, Any]:
+        rows = [row for row in self.rows if row["modifiedAt"] >= params.get("since", "")]
+        return {"sessions": rows[: params["limit"]], "nextCursor": "c"}
 
 
 def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:

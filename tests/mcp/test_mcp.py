@@ -221,7 +221,8 @@ def test_the_current_session_is_used_only_if_it_is_certain(daemon: Daemon) -> No
         daemon.rows = [row("old")]
         none = call(where, "set_relevant_context", "claude-code", **arguments)
     assert found.structured_content["sessionId"] == ID
-    assert ("list", {"agent": "claude", "cwd": "/w", "limit": 20}) in daemon.asked
+    listed = next(params for method, params in daemon.asked if method == "list")
+    assert {"agent": "claude", "cwd": "/w", "hidden": True}.items() <= listed.items()
     told = error_of(several)
     assert told["code"] == "ambiguous_reference"
     assert [candidate["sessionId"] for candidate in told["candidates"]] == [ID, "other"]

@@ -95,7 +95,7 @@ def test_a_persons_title_wins_over_a_models_and_an_agents_does_not(
         assert shown("google/x") == given | dict.fromkeys(others, ("Written", "meta"))
         write("local/extractive")
         until(lambda: models() == {"local/extractive"}, "the other model")
-        titles = {key: ("Built", "agent") for key in others}
+        titles = dict.fromkeys(others, ("Built", "agent"))
         titles["opencode", "ses_fork"] = (FORK, "agent")
         assert shown("local/extractive") == given | titles
         # Every name still finds its session, and yours wins over all.
