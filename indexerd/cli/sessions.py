@@ -90,7 +90,7 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
         return
     row, meta = _marked(answer["session"]), answer["meta"]
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
-    row["namedBy"] = by.get(row["nameSource"], "")  # else its first prompt, or its file
+    row["namedBy"] = by.get(row["nameSource"], f"its {row['nameSource'].replace('-', ' ')}")
     yield render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")

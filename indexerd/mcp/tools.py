@@ -46,7 +46,7 @@ PARAMETERS: dict[str, tuple[Any, int, str]] = {
     "session": (str, 400, _SESSION_IS),
     "ref": (str, 400, _SESSION_IS),
     "cwd": (str, 4096, "The project: this directory and below. Default: the server's directory."),
-    "query": (str, 1000, 'Words, a "phrase in quotes", or re:pattern.'),
+    "query": (str, 1000, 'Words, a "phrase in quotes", or re:pattern; tag:NAME narrows it.'),
     "question": (str, 4000, "One self-contained question."),
     "text": (str, 200_000, "The text with the references, verbatim."),
     "all_projects": (bool, 0, "True: search every project."),

@@ -75,7 +75,8 @@ def test_a_row_matches_what_was_sent(rows: dict[str, Row], truth: Row) -> None:
     row = rows[session_id(truth)]
     assert row["userMessageCount"] == truth["n_user"]
     if truth.get("name"):
-        assert row["agentTitle"] == truth["name"]
+        by = None if truth["agent"] == "opencode" else "user"  # its log is not in the fixture
+        assert (row["agentTitle"], row.get("agentTitleBy")) == (truth["name"], by)
     assert (row["archived"], row["subagent"]) == (truth["label"] == "archived", False)
     wrote = {*truth["files_edited"], *truth["files_written"]}
     if truth.get("files_visible", True):
