@@ -90,7 +90,8 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
         return
     row, meta = _marked(answer["session"]), answer["meta"]
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
-    row["namedBy"] = by.get(row["nameSource"], f"its {row['nameSource'].replace('-', ' ')}")
+    by |= {"first-message": "its first prompt", "file": "its file"}
+    row["namedBy"] = by[row["nameSource"]]
     yield render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")

@@ -2,8 +2,8 @@
 
 Each of these may be missing. A session's name is the user's title, else one that a person gave in
 the agent, a language model's name, the agent's own title, the built-in model's name, the first user
-message, or the file's stem. Paths in a row are absolute, resolved
-against the cwd. Session and meta files are not trusted: their texts are bounded.
+message, or the file's stem. Paths in a row are absolute, resolved against the cwd. Session and meta
+files are not trusted: their texts are bounded.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@
   const renaming = button("", "Rename", () => {
     const title = $("title");
     const { one, begin } = form("Name", title.textContent, NAME_MAX, async (text) => {
-      if (!text && story.doc.session.nameSource !== "user") return say("There is no name of your own to remove.");
+      const { nameSource, name, agentTitle } = story.doc.session;
+      if (!text && (nameSource !== "user" || name === agentTitle)) return say("There is no name of your own to remove.");
       await post("rename", { title: text || null });
       say(text ? "Renamed." : "Your name was removed.");
       return indexerd.live.refresh();
