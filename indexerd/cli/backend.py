@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 
 from indexerd.client import call_once, dumps, socket_path
 from indexerd.errors import DaemonDownError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from indexerd.daemon.methods import LocalBackend
@@ -66,7 +65,7 @@ class App:
         try:
             if method == "expand":
                 seconds = question_seconds(params["text"], seconds)
-            with clock(silent=self.json):
+            with Clock(silent=self.json):
                 return call_once(socket_path(os.environ), method, params, seconds)
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
@@ -75,36 +74,36 @@ class App:
                 raise
             if self._local is None:
                 aside("indexerd: the daemon is not running; answering from stored data")
-            with clock(silent=self.json):
+            with Clock(silent=self.json):
                 return self.local(method, params)
 
 
-@contextmanager
-def clock(*, silent: bool) -> Iterator[None]:
-    """On a terminal, show how long an answer takes, after the first second."""
-    if silent or not sys.stderr.isatty():
-        yield
-        return
-    import threading
-    import time
+class Clock:
+    """On a terminal, shows how long an answer takes, after the first second."""
 
-    began, done = time.monotonic(), threading.Event()
+    def __init__(self, *, silent: bool) -> None:
+        self._silent = silent or not sys.stderr.isatty()
 
-    def show() -> None:
-        while not done.wait(1.0):
-            sys.stderr.write(f"\r{time.monotonic() - began:.0f} s …")
-            sys.stderr.flush()
-        if time.monotonic() > began + 1.0:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+    def __enter__(self) -> None:
+        if self._silent:
+            return
+        import threading
 
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread.start()
+
+    def _show(self) -> None:
+        seconds = 0
+        while not self._done.wait(1.0):
+            seconds += 1
+            aside(f"\r{seconds} s …", end="")
+        aside("\r\x1b[K" if seconds else "", end="")
+
+    def __exit__(self, *_: object) -> None:
+        if not self._silent:
+            self._done.set()
+            self._thread.join()
 
 
 def question_seconds(text: str, seconds: float) -> float:
@@ -156,10 +155,10 @@ def put(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def aside(text: str) -> None:
+def aside(text: str, end: str = "\n") -> None:
     """Print a line on stderr; a failure is ignored."""
     try:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(text + end)
         sys.stderr.flush()
     except OSError:
         discard(sys.stderr)

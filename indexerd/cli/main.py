@@ -124,18 +124,32 @@ class Lazy(click.Group):
                 formatter.write_dl([(f"{c.name:15}", c.get_short_help_str(80)) for c in commands])
 
 
-@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Lazy,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @option("--config", "Configuration file to use.", metavar="PATH")
 @flag("--json", "as_json", "Print the result as one JSON document.")
 @option("--color", "Use colours.", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.version_option(__version__, prog_name="indexerd")
 @click.pass_context
-def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> None:
-    """Session memory for people who work with AI coding agents."""
+def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> Any:
+    """Session memory for people who work with AI coding agents.
+
+    Without a command, choose a session on the terminal.
+    """
     if config and ctx.invoked_subcommand != "run" and not Path(config).expanduser().is_file():
         missing = {"file": config, "key": "", "message": "no such file", "hint": "check --config"}
         raise ConfigError([missing])
     ctx.obj = App(config, as_json, color)
+    if ctx.invoked_subcommand is None:
+        from indexerd.cli import picker, sessions
+
+        if as_json or not picker.possible():
+            raise click.exceptions.NoArgsIsHelpError(ctx)
+        return sessions.picked()
+    return None
 
 
 @cli.result_callback()

@@ -40,11 +40,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         return
     import shutil
 
-    from rich.cells import cell_len, set_cell_size
-
-    def fitted(cell: str, width: int) -> str:
-        long = cell_len(cell) > width
-        return set_cell_size(cell, width - long) + "…" * long
+    from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
     room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
@@ -52,6 +48,14 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         widths[widths.index(max(widths))] -= 1
     yield styled("  ".join(map(fitted, headers, widths)).rstrip(), _DIM)
     yield from ("  ".join(map(fitted, row, widths)).rstrip() for row in cells)
+
+
+def fitted(cell: str, width: int) -> str:
+    """Cut or fill a cell to a width in columns."""
+    from rich.cells import cell_len, set_cell_size
+
+    long = cell_len(cell) > width
+    return set_cell_size(cell, width - long) + "…" * long
 
 
 def records(columns: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

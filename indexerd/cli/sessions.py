@@ -82,6 +82,10 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
 @cli.command(cli.REF, cli.flag("--as-sent", "Show the exact redacted prompt that would be sent."))
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
+    return shown(ref, as_sent=as_sent)
+
+
+def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     answer = cli.current().call("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
     if cli.as_json(answer):
         return
@@ -270,11 +274,30 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
 EXEC = cli.flag("--exec", "run", "Run the command in the session's directory.")
 
 
-@cli.command(cli.REF, EXEC)
-def resume(ref: str, *, run: bool) -> Iterable[str]:
-    """Print the agent's own command that reopens a session."""
+@cli.command(cli.argument("ref", required=False), EXEC)
+def resume(ref: str | None, *, run: bool) -> Iterable[str]:
+    """Print the agent's own command that reopens a session.
+
+    Without REF, choose a session on the terminal, and resume it.
+    """
+    if ref is None:
+        return picked()
     row = cli.current().call("get", {"ref": ref, "cwd": project()})["session"]
     return [*_opened(row, run=run)][1:]
+
+
+def picked() -> Iterable[str]:
+    """Let the user choose a session, and resume or show it."""
+    from indexerd.cli import picker
+
+    if cli.current().json or not picker.possible():
+        raise UsageError("REF is missing", hint="without it, a session is chosen on a terminal")
+    choice = picker.pick(cli.current())
+    if choice is None:
+        return ()
+    if choice.action == "show":
+        return shown(choice.row["sessionId"], as_sent=False)
+    return _opened(choice.row, run=True)
 
 
 @cli.command(cli.HERE, cli.AGENT, EXEC)

@@ -19,11 +19,15 @@ NAMES = ["session", "active", "agent", "prompts", "name", "directory"]
 
 
 def on_terminal(
-    home: Home, *argv: str, columns: int = 80, env: Mapping[str, str] | None = None
+    home: Home,
+    *argv: str,
+    columns: int = 80,
+    env: Mapping[str, str] | None = None,
+    typed: str = "",
 ) -> str:
     env = {**home.world.env, "TERM": "xterm-256color", **(env or {})}
     command = [*INDEXERD, *argv]
-    code, got = terminal.on_terminal(command, env=env, cwd=home.shop, columns=columns)
+    code, got = terminal.on_terminal(command, env=env, cwd=home.shop, columns=columns, typed=typed)
     assert code == 0
     return got.decode().replace("\r\n", "\n")
 
@@ -167,3 +171,13 @@ def test_an_errors_candidates_are_clean(home: Home, tmp_path: Path) -> None:
         (home.world.metas / f"{session_id}.meta.json").write_text(json.dumps(meta))
     done = home.ix("resolve", "twofold red team", env=nowhere(home))
     assert forbidden(done.stdout + done.stderr) == set()
+
+
+def test_a_session_is_chosen_while_typing(home: Home) -> None:
+    """Tab shows the first hit of what was typed; Escape leaves; a pipe gets the help."""
+    shown = on_terminal(home, typed="tuned\t", columns=120)
+    assert "named by" in shown[shown.rindex("\x1b[?1049l") :]  # after the screen is given back
+    assert home.json("search", "tuned")["hits"][0]["sessionId"] in shown
+    assert "Esc leave" in on_terminal(home, "resume", typed="\x1b")
+    assert "Usage: indexerd" in home.ix().stderr
+    assert home.ix("resume").returncode == 2

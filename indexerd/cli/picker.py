@@ -1,0 +1,210 @@
+"""Choose a session on a terminal: type to search, with a preview of the selected one.
+
+Answers come from the daemon, or from stored data, in a thread, so typing never waits. While one is
+computed, only the newest of the later requests is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import sys
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from textwrap import fill
+from typing import Any, NamedTuple, TypeVar
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Point
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.layout import (
+    BufferControl,
+    DynamicContainer,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
+
+from indexerd.cli import printing as render
+from indexerd.cli.backend import App, project, safe
+from indexerd.errors import IndexerdError
+
+ROWS = 100  # sessions that are listed
+WIDE = 100  # columns, from which the preview is beside the list
+_AGE, _AGENT, _PROJECT = 5, 8, 14  # columns
+_DIM = "fg:ansibrightblack"
+_KEYS = " Enter resume · Tab show · Esc leave"
+
+Row = dict[str, Any]
+_T = TypeVar("_T")
+
+
+class Choice(NamedTuple):
+    """What the user wants to do with which session."""
+
+    action: str  # resume, show
+    row: Row
+
+
+def possible() -> bool:
+    """Return whether a person is at a terminal."""
+    streams = (sys.stdin, sys.stdout)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def pick(app: App) -> Choice | None:
+    """Let the user choose a session; None: leave. KeyboardInterrupt for Control-C."""
+    quiet = App(app.config, json=True)
+    rows = _found(quiet, "")  # before the screen is taken: without a daemon this prints a note
+    return _Picker(quiet, rows).application.run()
+
+
+def _found(app: App, query: str) -> list[Row]:
+    if not query.strip():
+        rows: list[Row] = app.call("list", {"limit": ROWS, "cwd": project()})["sessions"]
+        return rows or app.call("list", {"limit": ROWS})["sessions"]  # of all projects
+    answer = app.call("search", {"query": query, "limit": ROWS, "rows": True})
+    ids = dict.fromkeys(hit["sessionId"] for hit in answer["hits"])
+    return [answer["rows"][key] for key in ids if key in answer["rows"]]
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
+class _Picker:
+    def __init__(self, app: App, rows: list[Row]) -> None:
+        self._app, self._rows = app, rows
+        self._at = 0  # the selected row
+        self._asked = self._answered = 0  # numbers of the newest search, and of that shown
+        self._action = ""  # what to do once the newest search is answered
+        self._thread = ThreadPoolExecutor(1)
+        self._previews: dict[str, Row] = {}  # answers of `get`
+        self._note = ""
+        self._query = Buffer(multiline=False, on_text_changed=lambda _: self._ask())
+        self.application: Application[Choice | None] = Application(
+            layout=self._layout(), key_bindings=self._keys(), full_screen=True
+        )
+        self.application.pre_run_callables.append(lambda: self._start(self._preview()))
+
+    # -- answers
+
+    def _start(self, task: Coroutine[Any, Any, None]) -> None:
+        self.application.create_background_task(task)
+
+    def _ask(self) -> None:
+        self._asked, self._action = self._asked + 1, ""
+        self._start(self._search(self._asked, self._query.text))
+
+    async def _search(self, number: int, query: str) -> None:
+        rows = await self._answer(lambda: _found(self._app, query), lambda: number == self._asked)
+        if rows is not None:
+            self._rows, self._at, self._answered = rows, 0, number
+            self.application.invalidate()
+            if self._action:
+                self._choose(self._action)
+            else:
+                await self._preview()
+
+    async def _preview(self) -> None:
+        """Load what is shown of the selected session."""
+        key = self._selected
+        if key and key not in self._previews:
+            call = partial(self._app.call, "get", {"ref": key})
+            answer = await self._answer(call, lambda: key == self._selected)
+            if answer is not None:
+                self._previews[key] = answer
+                self.application.invalidate()
+
+    async def _answer(self, work: Callable[[], _T], wanted: Callable[[], bool]) -> _T | None:
+        """Do work in the thread, if its answer is wanted before and after."""
+        loop = asyncio.get_running_loop()
+        try:
+            run = loop.run_in_executor(self._thread, lambda: work() if wanted() else None)
+            answer, self._note = await run, ""
+        except IndexerdError as bad:
+            self._note, answer = safe(bad), None
+            self.application.invalidate()
+        return answer if wanted() else None
+
+    @property
+    def _selected(self) -> str:
+        return str(self._rows[self._at]["sessionId"]) if self._rows else ""
+
+    # -- keys
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        moves = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
+        for name, step in moves.items():
+            keys.add(name)(lambda _event, step=step: self._move(step))
+        for name, action in {"enter": "resume", "tab": "show"}.items():
+            keys.add(name)(lambda _event, action=action: self._choose(action))
+        keys.add("escape", eager=True)(lambda event: event.app.exit())
+        keys.add("c-c")(lambda event: event.app.exit(exception=KeyboardInterrupt))
+        return keys
+
+    def _move(self, step: int) -> None:
+        self._at = max(0, min(len(self._rows) - 1, self._at + step))
+        self._start(self._preview())
+
+    def _choose(self, action: str) -> None:
+        """End with the selected session; of a search that is not answered yet, with its first."""
+        self._action = action if self._answered < self._asked else ""
+        if self._rows and not self._action:
+            self.application.exit(result=Choice(action, self._rows[self._at]))
+
+    # -- what is shown
+
+    def _layout(self) -> Layout:
+        query = Window(BufferControl(self._query), height=1)
+        prompt = VSplit([Window(FormattedTextControl("> "), width=2, height=1), query])
+        listed = FormattedTextControl(self._list, get_cursor_position=self._cursor)
+        rows = Window(listed, width=lambda: self._width)
+        about = Window(FormattedTextControl(self._about), wrap_lines=True)
+        beside = VSplit([rows, Window(width=1, char="│"), about])
+        below = HSplit([rows, Window(height=1, char="─"), about])
+        body = DynamicContainer(lambda: beside if _columns() >= WIDE else below)
+        foot = Window(FormattedTextControl(lambda: self._note or _KEYS), height=1)
+        return Layout(HSplit([prompt, body, foot]), query)
+
+    @property
+    def _width(self) -> int:
+        """The columns of the list, and of the preview."""
+        return _columns() // 2 if _columns() >= WIDE else _columns()
+
+    def _cursor(self) -> Point:
+        return Point(0, self._at)
+
+    def _list(self) -> StyleAndTextTuples:
+        if not self._rows:
+            return [("", "no sessions")]
+        room = max(10, self._width - _AGE - _AGENT - _PROJECT - 4)
+        lines = StyleAndTextTuples()
+        for at, row in enumerate(self._rows):
+            age = render.age(row["modifiedAt"]).removesuffix(" ago")
+            place = re.split(r"[/\\]", safe(row["cwd"]).rstrip("/\\"))[-1]
+            style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
+            before = f"{age:>{_AGE}} {row['agent']:{_AGENT}} "
+            lines += [(dim, before), (style, render.fitted(safe(row["name"]), room))]
+            lines.append((dim, f" {render.fitted(place, _PROJECT)}\n"))
+        return lines
+
+    def _about(self) -> StyleAndTextTuples:
+        if not self._rows:
+            return []
+        row = self._rows[self._at]
+        meta = self._previews.get(row["sessionId"], {}).get("meta") or {}
+        lines: StyleAndTextTuples = [("bold", f"{safe(row['name'])}\n")]
+        texts = [row.get("description"), meta.get("summary") or row.get("firstUserMessage")]
+        facts = [safe(row["cwd"]), f"{row['userMessageCount']} prompts", *row.get("models", ())]
+        lines.append((_DIM, safe(" · ".join(facts)) + "\n\n"))
+        for line in (line for text in texts if text for line in [*render.paragraph(text), ""]):
+            lines.append(("", fill(line, max(20, self._width - 2)) + "\n"))
+        return lines
