@@ -8,15 +8,20 @@ command's return value is printed, but a number is its exit code.
 from __future__ import annotations
 
 import importlib
+import os
+import re
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from indexerd import __version__
 from indexerd.cli.backend import INTERRUPTED, App, complain, json_text, project, put
+from indexerd.client import call_once, socket_path
 from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError
 
 Work = Callable[..., Any]
@@ -46,8 +51,25 @@ def flag(*names: str) -> Declare:
     return option(*names, is_flag=True)
 
 
-REF = argument("ref")
-SESSION = argument("session", metavar="REF")
+def _sessions(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Complete a session's id, or its name with hyphens, as the daemon answers."""
+    try:
+        params = {"prefix": begun, "cwd": project()}
+        items = call_once(socket_path(os.environ), "complete", params, 1.0)["items"]
+    except IndexerdError:
+        return []
+    found = list[CompletionItem]()
+    for item in items:
+        name = "-".join(re.findall(r"\w+", item["name"].lower()))
+        about = f"{item['label']} ({item['age']})"
+        fits = (word for word in (name, item["sessionId"]) if word.startswith(begun.lower()))
+        found += [CompletionItem(word, help=about) for word in fits if word]
+    return found
+
+
+REF = argument("ref", shell_complete=_sessions)
+ANY_REF = argument("ref", required=False, shell_complete=_sessions)
+SESSION = argument("session", metavar="REF", shell_complete=_sessions)
 LEAF = option("--leaf", "View as if this entry were the current one.", metavar="ID")
 HERE = option(
     "--cwd", "The project's directory. Default: this one.", metavar="DIR", type=project, default="."
@@ -116,6 +138,14 @@ class Lazy(click.Group):
         module = importlib.import_module(f"indexerd.cli.{COMMANDS[name]}")
         made: click.Command = getattr(module, f"{name.replace('-', '_')}{'_' * (name == 'list')}")
         return made
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as bad:
+            near = " or ".join(get_close_matches(args[0], COMMANDS, n=3))
+            more = f" Did you mean {near}?" if near else ""
+            raise click.UsageError(bad.message + more, ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, words in CAPABILITIES.items():

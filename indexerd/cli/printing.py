@@ -105,6 +105,24 @@ def heading(name: str, more: str = "") -> str:
     return styled(safe(name), _BOLD) + more
 
 
+def dim(text: str) -> str:
+    return styled(text, _DIM)
+
+
+def page(lines: Iterable[str]) -> None:
+    """Print lines; if a terminal has too few rows for them, in the user's pager."""
+    import shutil
+
+    import click
+
+    shown = [f"{line}\n" for line in lines]
+    if sys.stdout.isatty() and len(shown) >= shutil.get_terminal_size().lines:
+        os.environ.setdefault("LESS", "FRX")
+        click.echo_via_pager(shown, color=current().color != "never")
+    else:
+        sys.stdout.write("".join(shown))
+
+
 def paragraph(text: str, indent: str = "") -> Iterator[str]:
     return (indent + line if line else "" for line in exact(text).split("\n"))
 

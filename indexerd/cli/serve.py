@@ -24,7 +24,7 @@ import click
 
 from indexerd.cli import printing as render
 from indexerd.cli.backend import INTERRUPTED, App, aside, project, put
-from indexerd.cli.main import argument, as_json, command, current, flag, option
+from indexerd.cli.main import ANY_REF, as_json, command, current, flag, option
 from indexerd.cli.progress import progress
 from indexerd.errors import ConfigError, DamagedError, IndexerdError, WriteError
 from indexerd.mcp.hosts import HOSTS, snippet
@@ -138,7 +138,7 @@ def mcp(host: str | None) -> None:
 
 
 @command(
-    argument("ref", required=False),
+    ANY_REF,
     option("--listen", "Loopback address; port 0: any free port.", metavar="HOST:PORT"),
     flag("--no-open", "Print the link without opening a browser."),
     click.option("--beside-daemon", is_flag=True, hidden=True),

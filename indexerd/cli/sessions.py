@@ -44,29 +44,31 @@ TAG = cli.option("--tag", "Only sessions with this tag.", metavar="TAG")
     cli.flag("--all", "everywhere", "List every project's sessions."),
     SINCE,
     TAG,
-    click.option("--limit", type=click.IntRange(1), default=50, show_default=True),
+    click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True),
+    cli.option("--page", "Which page of that many.", type=click.IntRange(1), default=1),
     cli.flag("--archived", "Include archived sessions, and those whose file is gone."),
     cli.flag("--subagents", "Include sub-agents' sessions."),
     cli.flag("--hidden", "Include hidden sessions."),
 )
-def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
+def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
     """List the current project's sessions, newest first; pinned ones on top."""
     params["cwd"] = params["cwd"] or (None if everywhere else project())
-    rows: list[Any] = []
+    rows, most = list[Any](), limit * page
     while True:
-        page = cli.current().call("list", params | {"limit": min(limit - len(rows), _PAGE)})
-        rows += page["sessions"]
-        params["cursor"] = page.get("nextCursor")
-        if len(rows) >= limit or not params["cursor"]:
+        answer = cli.current().call("list", params | {"limit": min(most - len(rows), _PAGE)})
+        rows += answer["sessions"]
+        params["cursor"] = answer.get("nextCursor")
+        if len(rows) >= most or not params["cursor"]:
             break
-    if cli.as_json({**page, "sessions": rows}):
+    rows = rows[most - limit :]
+    if cli.as_json({**answer, "sessions": rows}):
         return
     columns = "sessionId modifiedAt agent userMessageCount name cwd"
-    yield from render.records(columns, map(_marked, rows))
+    render.page(render.records(columns, map(_marked, rows)))
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
-        aside("there are more; --limit shows them")
+        aside(f"there are more: -n shows more at once, --page {page + 1} the next")
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
@@ -115,19 +117,30 @@ def complete(answer: Any) -> list[str]:
     return hook.lines(answer)
 
 
-LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
+LIMIT = click.option("-n", "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
 
 
-@cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
-def search(answer: Any) -> Iterator[str]:
+@cli.command(cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
+def search(**params: Any) -> Iterator[str]:
     """Search names, tags and texts; "a phrase" or re:pattern.
 
     agent:claude, project:NAME, tag:TAG and since:7d in QUERY narrow the search.
     """
-    for hit in answer["hits"]:
-        partial = f"  {hit['words']} words" if "words" in hit else ""
-        yield render.heading(hit["name"], f"  {hit['sessionId']}{partial}")
-        yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
+    answer = cli.current().call("search", params | {"rows": not cli.current().json})
+    if cli.as_json(answer):
+        return
+    hits = list[dict[str, Any]](answer["hits"])
+    for key in dict.fromkeys(hit["sessionId"] for hit in hits):
+        places = [hit for hit in hits if hit["sessionId"] == key]
+        row = _marked(
+            answer["rows"].get(key) or {"name": "", "cwd": "", "gone": False, "archived": False}
+        )
+        facts = [render.age(row["modifiedAt"]), row["agent"], row["cwd"]]
+        facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
+        yield render.heading(row["name"], f"  {key}")
+        yield render.dim("  " + "  ".join(filter(None, facts)))
+        for hit in places:
+            yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if not answer["hits"]:
@@ -163,7 +176,7 @@ def status(answer: Any) -> Iterator[str]:
 
 
 @cli.command(
-    cli.argument("ref", required=False),
+    cli.ANY_REF,
     cli.flag("--force", "Index even below the threshold."),
     cli.flag("--wait", "Wait until the session is indexed."),
     cli.flag("--all", "everything", "Index all sessions with enough new messages."),
@@ -274,7 +287,7 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
 EXEC = cli.flag("--exec", "run", "Run the command in the session's directory.")
 
 
-@cli.command(cli.argument("ref", required=False), EXEC)
+@cli.command(cli.ANY_REF, EXEC)
 def resume(ref: str | None, *, run: bool) -> Iterable[str]:
     """Print the agent's own command that reopens a session.
 

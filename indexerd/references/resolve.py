@@ -205,6 +205,9 @@ class Names:
         found = self._nearest_first(telling, here, exclude)
         named = self._with_words(folded(ref), exclude)  # perhaps not searchable yet
         if not found and named:
+            only = Candidate(next(iter(named)), 0.0, typed, typed, titled=True)
+            if fuzzy and len(named) == 1 and typed > 1 and self._may_mean(ref, only):
+                return Match(only.session_id, "search")
             raise self._ambiguous(named, here)
         if not found:
             raise NotFoundError(f'no session matches "{clean_line(ref, _LABEL_MAX)}"')
@@ -347,10 +350,11 @@ class Names:
         newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
         items = []
         for row in newest[: args.limit]:
-            label, seconds = clean_line(row.name, _NAME_MAX), now - row.modified / 1000
+            name = label = clean_line(row.name, _NAME_MAX)
+            seconds = now - row.modified / 1000
             if len(label) > _LABEL_MAX:
                 label = label[: _LABEL_MAX - 1].rstrip() + "…"
-            shown = {"sessionId": row.session_id, "label": label or row.session_id}
+            shown = {"sessionId": row.session_id, "name": name, "label": label or row.session_id}
             ago, day = age(seconds).removesuffix(" ago"), iso_of_ms(row.modified)[:10]
             shown["age"] = ago if seconds < 7 * 86_400 else day
             items.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})

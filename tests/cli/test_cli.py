@@ -141,6 +141,7 @@ def test_complete_offers_sessions_to_insert(home: Home) -> None:
     assert [home.cache.id, home.retry.id, home.old.id] == ids(items)
     assert items[0] == {
         "sessionId": home.cache.id,
+        "name": "Design the forecast cache",
         "label": "Design the forecast cache",
         "age": "1d",
         "named": True,
@@ -154,7 +155,10 @@ def test_complete_offers_sessions_to_insert(home: Home) -> None:
 def test_search_finds_names_and_messages(home: Home) -> None:
     hits = home.json("search", '"expiry time"')["hits"]
     assert [(home.cache.id, "message")] == [(hit["sessionId"], hit["field"]) for hit in hits]
-    assert "«expiry" in home.ix("search", '"expiry time"').stdout.splitlines()[1]
+    title, facts, place = home.ix("search", '"expiry time"').stdout.splitlines()
+    assert home.cache.id in title
+    assert facts.split() == ["1d", "ago", "pi", str(home.shop)]
+    assert "«expiry" in place
     assert home.retry.id in ids(home.json("search", "re:[Tt]une the .*loop")["hits"])
     for narrowed in (["--cwd", str(home.other)], ["--agent", "codex"], ["--since", "1h"]):
         assert home.json("search", "expiry", *narrowed)["hits"] == []

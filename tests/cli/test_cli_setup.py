@@ -78,6 +78,10 @@ def test_completion_knows_the_commands(home: Home) -> None:
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
     known = ["plain,resolve", "plain,resume", "plain,resume-context", "plain,rename"]
     assert set(home.ix(env=asked).stdout.split()) == set(known)
+    asked |= {"COMP_WORDS": "indexerd show tune", "COMP_CWORD": "2"}
+    assert home.ix(env=asked).stdout == "plain,tune-the-retry-loop\n"
+    assert home.json("resolve", "tune-the-retry-loop")["how"] == "name"
+    assert "Did you mean list?" in home.ix("lst").stderr
 
 
 def test_run_once_prints_a_report(tmp_path: Path) -> None:
