@@ -39,6 +39,7 @@ _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _BRIEF = 6  # words, below which a text without a verb is a heading
+_LONG = 10  # requests, of which a single commit hardly tells the scope
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
 _TITLE_WORTH = {"pr": 10.0, "plan": 1.8, "commit": 1.6, "issue": 1.4}
@@ -124,8 +125,10 @@ class _Session:
 
     def _names(self) -> Iterator[tuple[float, str]]:
         """Yield possible names with their worth."""
+        scope = 1.0 if len(self.titles) > 1 or len(self._turns) < _LONG else 0.8
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
-            yield _TITLE_WORTH[kind] * 0.94**at * self._weight(topics(title)), title
+            worth = _TITLE_WORTH[kind] * 0.94**at * (scope if kind == "commit" else 1.0)
+            yield worth * self._weight(topics(title)), title
         for number, turn in enumerate(self._turns):
             for sentence in turn.request[:_OPENING]:
                 worth = (0.7 if number else 1.0 if sentence.place else 1.2) * 0.85**sentence.place

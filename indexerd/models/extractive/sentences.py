@@ -38,11 +38,14 @@ _WRAPPERS = """skill skills file files system-reminder environment_context instr
     logs output diff pre"""
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
-_NOISE = re.compile(  # logs, lines of a pasted chat or shell, messages of the client
+_SHELL = re.compile(
+    r"^[ \t]*(?:\(\w{1,40}\) )?[\w.-]{1,40}@[\w.-]{1,60}:.*(?:\n.*\S.*){0,400}", re.MULTILINE
+)
+_NOISE = re.compile(  # logs, lines of a pasted chat, messages of the client
     r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\("
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
     r"|API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
-    r"|No response requested|\S+@[\w-]+:\S*[$#] "
+    r"|No response requested"
 )
 _LONG = re.compile(r"\S{20,}")
 _SIGN = re.compile(r"[^\w ]|[\d_]")
@@ -130,7 +133,7 @@ def sentences(text: str) -> list[str]:
     """Return the sentences of a message, without code, logs, tables and attachments."""
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
-    text = _SECRET.sub("…", text)
+    text = _SHELL.sub("", _SECRET.sub("…", text)) if "@" in text else _SECRET.sub("…", text)
     text = _FENCED.sub("\n", _COMMAND.sub("", clean_text(text, len(text)), count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
