@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+DAY_MS = 86_400_000
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 

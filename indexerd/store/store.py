@@ -35,17 +35,27 @@ import msgspec
 from indexerd.disk import remove
 from indexerd.errors import AccessError, DamagedError, StateError, UsageError, WriteError
 from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.sessions.facts import SessionUsage
 from indexerd.sessions.family import Link
 from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 6
+VERSION = 7
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
+_COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+_GIVEN = "SELECT value FROM json_each(?)"
+_ORDERS = {  # of a page; times and costs that are unknown come last
+    "recent": "modified",
+    "cost": "coalesce(cost, -1)",
+    "longest": "coalesce(duration, -1)",
+    "prompts": "prompts",
+}
 
 _T = TypeVar("_T")
 
@@ -54,11 +64,17 @@ _SCHEMA = f"""
 CREATE TABLE session (
   id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
-  parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER);
+  parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER,
+  prompts INTEGER, duration INTEGER, cost REAL,
+  context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT);
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
 CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
+CREATE TABLE usage (
+  id TEXT, day INTEGER, model TEXT, prompts INTEGER,
+  input INTEGER, output INTEGER, cache_read INTEGER, cache_write INTEGER, cost REAL,
+  PRIMARY KEY (id, day, model)) WITHOUT ROWID;
 CREATE TABLE record (id TEXT PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, info BLOB) WITHOUT ROWID;
 CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
@@ -316,7 +332,7 @@ class StateStore:
     def get_many(self, session_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the rows of sessions by id; unknown ids are left out."""
         wanted = list(session_ids)
-        sql = "SELECT id, row FROM record WHERE id IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT id, row FROM record WHERE id IN ({_GIVEN})"  # noqa: S608 - ours
         values = (json.dumps(wanted),)
         rows = self._read(lambda db: {key: json.loads(row) for key, row in db.execute(sql, values)})
         return {session_id: rows[session_id] for session_id in wanted if session_id in rows}
@@ -356,7 +372,7 @@ class StateStore:
         return [key for key in newest_first if session_ids is None or key in session_ids]
 
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
-        where = "id IN (SELECT value FROM json_each(?))"
+        where = f"id IN ({_GIVEN})"
         return self._all(columns, where, [json.dumps([*session_ids])])
 
     def page(
@@ -369,34 +385,71 @@ class StateStore:
         subagents: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        sort: str = "recent",
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return rows, last modified first, then by id, and the cursor of the next page.
+        """Return rows, the largest of `sort` first, then by id, and the cursor of the next page.
 
         `cwd` includes all directories below it; `archived` adds archived and gone sessions,
         `subagents` those of sub-agents. UsageError if `since` is not a time, or the cursor was not
         issued for the same filters.
         """
         where, values = _conditions(agent, cwd, since)
-        where += [] if archived else ["NOT archived", "NOT gone"]
-        where += [] if subagents else ["NOT subagent"]
-        filters = repr((agent, cwd, since, archived, subagents))
+        where += _listed(archived=archived, subagents=subagents)
+        filters, by = repr((agent, cwd, since, archived, subagents, sort)), _ORDERS[sort]
         if cursor is not None:
-            where.append("modified <= ? AND (modified < ? OR id > ?)")
-            modified, last = _opened(cursor, filters)
-            values += [modified, modified, last]
+            where.append(f"{by} <= ? AND ({by} < ? OR id > ?)")
+            place, last = _opened(cursor, filters)
+            values += [place, place, last]
+        index = "INDEXED BY session_listed" if sort == "recent" else ""
         sql = (
-            "SELECT row, modified, id FROM (SELECT modified, id FROM session"  # noqa: S608 - ours
-            f" INDEXED BY session_listed WHERE {' AND '.join(where or ['true'])}"
-            " ORDER BY modified DESC, id LIMIT ?)"
+            f"SELECT row, place, id FROM (SELECT {by} AS place, id FROM session"  # noqa: S608 - ours
+            f" {index} WHERE {' AND '.join(where or ['true'])}"
+            " ORDER BY place DESC, id LIMIT ?)"
             " CROSS JOIN record USING (id)"  # keeps the order
         )
         rows = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = None
         if len(rows) > limit:
-            place = json.dumps(rows[limit - 1][1:]).encode()
-            following = base64.urlsafe_b64encode(_seal(place, filters) + place).decode()
+            end = json.dumps(rows[limit - 1][1:]).encode()
+            following = base64.urlsafe_b64encode(_seal(end, filters) + end).decode()
         with self._guarded():
             return [json.loads(text) for text, *_ in rows[:limit]], following
+
+    def count(
+        self,
+        by: str,
+        *,
+        agent: str | None = None,
+        cwd: str | None = None,
+        since: str | None = None,
+        archived: bool = False,
+        subagents: bool = False,
+        without: Sequence[str] = (),
+    ) -> dict[str, int]:
+        """Count the sessions that `page` would list, by `agent` or `cwd`, most first."""
+        where, values = _conditions(agent, cwd, since)
+        where += [*_listed(archived=archived, subagents=subagents), f"id NOT IN ({_GIVEN})"]
+        sql = (
+            f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where)}"  # noqa: S608 - ours
+            f" GROUP BY {by} ORDER BY count(*) DESC, {by}"
+        )
+        return dict(self.select(sql, *values, json.dumps(without)))
+
+    def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._read(lambda db: db.execute(sql, values).fetchall())
+
+    def put_usage(self, session_id: str, usage: SessionUsage) -> None:
+        """Write a session's use by day and model, and its context."""
+        names = "context = ?, context_window = ?, provider = ?, model = ?"
+        last = usage.context, usage.window, usage.provider, usage.model
+        with self.batch():
+            self._run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
+            self._run("DELETE FROM usage WHERE id = ?", session_id)
+            for use in usage.uses:
+                counts = (min(count, _COUNT_MAX) for count in (use.prompts, *use.tokens))
+                values = use.day, use.model, *counts, use.cost_usd
+                marks = ", ".join("?" * 9)
+                self._run(f"INSERT INTO usage VALUES ({marks})", session_id, *values)  # noqa: S608 - ours
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Write rows with their names and text hashes; return the sessions whose texts changed."""
@@ -408,6 +461,7 @@ class StateStore:
         """Delete a session's row; return whether there was one."""
         with self.batch():
             self._run("DELETE FROM record WHERE id = ?", session_id)
+            self._run("DELETE FROM usage WHERE id = ?", session_id)
             return self._run("DELETE FROM session WHERE id = ?", session_id) > 0
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
@@ -503,12 +557,12 @@ def _set_aside(path: Path) -> None:
         file.replace(aside / file.name)
 
 
-def _opened(cursor: str, filters: str) -> tuple[int, str]:
+def _opened(cursor: str, filters: str) -> tuple[float, str]:
     """Decode a cursor's place; its checksum covers the filters it was issued for."""
     with suppress(ValueError):
         data = base64.urlsafe_b64decode(cursor)
         if data[:8] == _seal(data[8:], filters):
-            return msgspec.json.decode(data[8:], type=tuple[int, str])
+            return msgspec.json.decode(data[8:], type=tuple[int | float, str])
     hint = "omit the cursor to start with the first page"
     raise UsageError("not a cursor of this list", hint=hint)
 
@@ -520,10 +574,10 @@ def _seal(place: bytes, filters: str) -> bytes:
 
 def _conditions(
     agent: str | None, cwd: str | None, since: str | None
-) -> tuple[list[str], list[str | int]]:
+) -> tuple[list[str], list[str | float]]:
     """Make SQL conditions and their values for an agent, a directory and a time."""
     where: list[str] = []
-    values: list[str | int] = []
+    values: list[str | float] = []
     if cwd is not None:
         # Everything that begins with `/a/b/` is between that and `/a/b0`: 0 follows the slash.
         base = replace_surrogates(cwd).rstrip("/")
@@ -539,6 +593,12 @@ def _conditions(
         where.append("modified >= ?")
         values.append(moment)
     return where, values
+
+
+def _listed(*, archived: bool, subagents: bool) -> list[str]:
+    """Make the SQL conditions that leave out what lists do not show by default."""
+    hidden = [] if archived else ["NOT archived", "NOT gone"]
+    return hidden if subagents else [*hidden, "NOT subagent"]
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
@@ -563,6 +623,9 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "named": int(names.named),
         "aliases": "" if aliases == [name] else json.dumps(aliases),
         "text_hash": texts,
+        "prompts": row.get("userMessageCount") or 0,
+        "duration": row.get("durationMs"),
+        "cost": row.get("costUsd"),
     }
     whole = json.dumps(row, separators=(",", ":"))
     sql = f"SELECT row, {', '.join(values)} FROM session JOIN record USING (id) WHERE id = ?"  # noqa: S608 - ours

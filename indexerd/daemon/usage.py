@@ -1,0 +1,149 @@
+"""What the sessions used: prompts, tokens and cost by day, agent, model and project.
+
+Days are UTC. A day of a session counts if something was used on it; sub-agents' sessions use tokens
+but are not counted as sessions. Sessions that are ranked, and contexts, are those of the sessions
+last active in the range. What indexing cost is what the budget's journal still has.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from indexerd.errors import UsageError
+from indexerd.models.budget import journal
+from indexerd.models.prices import window_of
+from indexerd.protocol.params import Usage
+from indexerd.sessions.facts import TOKEN_KEYS
+from indexerd.store.store import StateStore
+from indexerd.times import DAY_MS, iso_ms, iso_of_ms
+
+RANKED, PROJECTS_MAX, DAYS_MAX = 10, 100, 4000
+_SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
+
+_SUMS = (
+    "count(DISTINCT CASE WHEN s.subagent THEN NULL ELSE u.id END), total(u.prompts),"
+    " total(u.input), total(u.output), total(u.cache_read), total(u.cache_write), sum(u.cost)"
+)
+_GROUPS = {  # key of the answer -> name of a group's field, the column
+    "days": ("day", "u.day"),
+    "agents": ("agent", "s.agent"),
+    "models": ("model", "u.model"),
+    "projects": ("cwd", "s.cwd"),
+}
+
+_IN_SPAN = (
+    "NOT subagent AND modified >= ? AND modified < ? AND id NOT IN (SELECT value FROM json_each(?))"
+)
+
+Row = dict[str, Any]
+
+
+def usage(store: StateStore, args: Usage, calls: Path, hidden: Sequence[str] = ()) -> Row:
+    """Sum up the sessions' use, without that of `hidden` ones; `calls` is the budget's journal."""
+    first, last = _day(args.since, 0), _day(args.until, sys.maxsize // DAY_MS)
+    span = (first, last, json.dumps(hidden))
+    return {
+        "since": _date(first) if args.since else None,
+        "until": _date(last) if args.until else None,
+        "totals": _sums(_grouped(store, "1", span)[0][1:]),
+        **{key: _groups(store, key, span) for key in _GROUPS},
+        "longest": _ranked(store, "duration", span),
+        "mostPrompts": _ranked(store, "prompts", span),
+        "context": _contexts(store, span),
+        "indexing": _indexing(calls, first, last),
+    }
+
+
+def _day(time: str | None, default: int) -> int:
+    if time is None:
+        return default
+    if not iso_ms(time):
+        raise UsageError("not a time", hint="write it like 2026-01-31, or 2026-01-31T12:00:00Z")
+    return iso_ms(time) // DAY_MS
+
+
+def _date(day: int) -> str:
+    return iso_of_ms(day * DAY_MS)[:10]
+
+
+def _grouped(store: StateStore, column: str, span: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    sql = (
+        f"SELECT {column}, {_SUMS} FROM usage u JOIN session s USING (id)"  # noqa: S608 - our own
+        " WHERE u.day BETWEEN ? AND ? AND u.id NOT IN (SELECT value FROM json_each(?))"
+    )
+    return store.select(sql if column == "1" else f"{sql} GROUP BY {column}", *span)
+
+
+def _groups(store: StateStore, key: str, span: tuple[Any, ...]) -> list[Row]:
+    """Return the groups: days in order, others by tokens."""
+    name, column = _GROUPS[key]
+    groups = [(value, _sums(sums)) for value, *sums in _grouped(store, column, span)]
+    if key == "days":
+        return [{name: _date(day), **sums} for day, sums in sorted(groups)[-DAYS_MAX:]]
+    groups.sort(key=lambda group: -sum(group[1]["tokens"].values()))
+    return [{name: value, **sums} for value, sums in groups[:PROJECTS_MAX]]
+
+
+def _sums(sums: Sequence[Any]) -> Row:
+    sessions, prompts, *tokens, cost = sums
+    return {
+        "sessions": sessions,
+        "prompts": int(prompts),
+        "tokens": dict(zip(TOKEN_KEYS, map(int, tokens), strict=True)),
+        "costUsd": None if cost is None else round(cost, 6),
+    }
+
+
+def _ranked(store: StateStore, by: str, span: tuple[Any, ...]) -> list[Row]:
+    sql = (
+        f"SELECT id FROM session WHERE {_IN_SPAN} AND {by} > 0"  # noqa: S608 - our own
+        f" ORDER BY {by} DESC, id LIMIT {RANKED}"
+    )
+    rows = store.get_many(row[0] for row in store.select(sql, *_times(span)))
+    return [{key: row.get(key) for key in (*_SHOWN, "costUsd")} for row in rows.values()]
+
+
+def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:
+    first, last, hidden = span
+    return first * DAY_MS, min((last + 1) * DAY_MS, sys.maxsize), hidden
+
+
+def _contexts(store: StateStore, span: tuple[Any, ...]) -> Row:
+    """Count sessions by how full their context was at the last answer, in tenths of the window."""
+    tenths, unknown = [0] * 10, 0
+    sql = (
+        "SELECT context, context_window, provider, model FROM session"  # noqa: S608 - our own
+        f" WHERE {_IN_SPAN} AND context > 0"
+    )
+    for used, recorded, provider, model in store.select(sql, *_times(span)):
+        window = recorded or window_of(provider or None, model or "") or 0
+        if used > window:  # the list of windows may be wrong about this model
+            unknown += 1
+        else:
+            tenths[min(9, 10 * used // window)] += 1
+    return {"tenths": tenths, "unknown": unknown}
+
+
+def _indexing(path: Path, first: int, last: int) -> Row:
+    calls = [call for call in journal(path) if first <= 1000 * call.t // DAY_MS <= last]
+    days, models = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    for call in calls:
+        days[_date(int(1000 * call.t // DAY_MS))].append(call.usd)
+        models[call.model].append(call.usd)
+    return {
+        **_cost(call.usd for call in calls),
+        "since": min(days, default=None),
+        "days": [{"day": day, **_cost(costs)} for day, costs in sorted(days.items())],
+        "models": [{"model": model, **_cost(costs)} for model, costs in sorted(models.items())],
+    }
+
+
+def _cost(costs: Iterable[float | None]) -> Row:
+    known = [*costs]
+    total = round(sum(cost or 0.0 for cost in known), 6)
+    return {"calls": len(known), "costUsd": total, "unpricedCalls": known.count(None)}
