@@ -101,6 +101,10 @@ def heading(name: str, more: str = "") -> str:
     return styled(safe(name), _BOLD) + more
 
 
+def dim(text: str) -> str:
+    return styled(text, _DIM)
+
+
 def paragraph(text: str, indent: str = "") -> Iterator[str]:
     return (indent + line if line else "" for line in exact(text).split("\n"))
 

@@ -22,20 +22,21 @@ from indexerd.sessions.facts import TOKEN_KEYS
 from indexerd.store.store import StateStore
 from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 
-RANKED, PROJECTS_MAX, DAYS_MAX = 10, 100, 4000
+RANKED, GROUPS_MAX, DAYS_MAX = 10, 100, 4000
+_TOTALS = ("sessions", "prompts", "tokens", "costUsd")
 _SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
 
+_USED = """WITH used AS MATERIALIZED (
+  SELECT day, agent, usage.model AS model, cwd, CASE WHEN NOT subagent THEN id END AS own,
+    usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost
+  FROM usage JOIN session USING (id)
+  WHERE day BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
+"""
 _SUMS = (
-    "count(DISTINCT CASE WHEN s.subagent THEN NULL ELSE u.id END), total(u.prompts),"
-    " total(u.input), total(u.output), total(u.cache_read), total(u.cache_write), sum(u.cost)"
+    "count(DISTINCT own), total(prompts), total(input), total(output), total(cache_read),"
+    " total(cache_write), sum(cost)"
 )
-_GROUPS = {  # key of the answer -> name of a group's field, the column
-    "days": ("day", "u.day"),
-    "agents": ("agent", "s.agent"),
-    "models": ("model", "u.model"),
-    "projects": ("cwd", "s.cwd"),
-}
-
+_GROUPS = {"days": "day", "agents": "agent", "models": "model", "projects": "cwd"}
 _IN_SPAN = (
     "NOT subagent AND modified >= ? AND modified < ? AND id NOT IN (SELECT value FROM json_each(?))"
 )
@@ -50,8 +51,7 @@ def usage(store: StateStore, args: Usage, calls: Path, hidden: Sequence[str] = (
     return {
         "since": _date(first) if args.since else None,
         "until": _date(last) if args.until else None,
-        "totals": _sums(_grouped(store, "1", span)[0][1:]),
-        **{key: _groups(store, key, span) for key in _GROUPS},
+        **_grouped(store, span),
         "longest": _ranked(store, "duration", span),
         "mostPrompts": _ranked(store, "prompts", span),
         "context": _contexts(store, span),
@@ -71,22 +71,21 @@ def _date(day: int) -> str:
     return iso_of_ms(day * DAY_MS)[:10]
 
 
-def _grouped(store: StateStore, column: str, span: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    sql = (
-        f"SELECT {column}, {_SUMS} FROM usage u JOIN session s USING (id)"  # noqa: S608 - our own
-        " WHERE u.day BETWEEN ? AND ? AND u.id NOT IN (SELECT value FROM json_each(?))"
-    )
-    return store.select(sql if column == "1" else f"{sql} GROUP BY {column}", *span)
-
-
-def _groups(store: StateStore, key: str, span: tuple[Any, ...]) -> list[Row]:
-    """Return the groups: days in order, others by tokens."""
-    name, column = _GROUPS[key]
-    groups = [(value, _sums(sums)) for value, *sums in _grouped(store, column, span)]
-    if key == "days":
-        return [{name: _date(day), **sums} for day, sums in sorted(groups)[-DAYS_MAX:]]
-    groups.sort(key=lambda group: -sum(group[1]["tokens"].values()))
-    return [{name: value, **sums} for value, sums in groups[:PROJECTS_MAX]]
+def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
+    """Return the totals, the days in order, and the other groups by tokens."""
+    queries = [f"SELECT 'totals', '', {_SUMS} FROM used"]  # noqa: S608 - our own, as below
+    for key, column in _GROUPS.items():
+        queries.append(f"SELECT '{key}', {column}, {_SUMS} FROM used GROUP BY {column}")  # noqa: S608
+    found = defaultdict[str, list[Row]](list)
+    for key, value, *sums in store.select(_USED + " UNION ALL ".join(queries), *span):
+        named = {_GROUPS.get(key, ""): _date(value) if key == "days" else value}
+        found[key].append(named | _sums(sums))
+    for key, groups in found.items():
+        if key != "days":
+            groups.sort(key=lambda group: -sum(group["tokens"].values()))
+    answer: Row = {key: found[key][:GROUPS_MAX] for key in _GROUPS}
+    answer["days"] = sorted(found["days"], key=lambda group: group["day"])[-DAYS_MAX:]
+    return {"totals": {key: found["totals"][0][key] for key in _TOTALS}, **answer}
 
 
 def _sums(sums: Sequence[Any]) -> Row:
