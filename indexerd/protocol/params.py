@@ -57,6 +57,7 @@ class List(Filters, frozen=True, kw_only=True):
     limit: Limit = 50
     cursor: str | None = None
     sort: Literal["recent", "cost", "longest", "prompts"] = "recent"
+    state: Literal["waiting", "active", "failed", "compacted", "idle", "archived"] | None = None
 
 
 class Counts(Filters, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ CREATE TABLE session (
   id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
   parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER,
-  prompts INTEGER, duration INTEGER, cost REAL,
+  state TEXT, prompts INTEGER, duration INTEGER, cost REAL,
   context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT);
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
@@ -386,6 +386,7 @@ class StateStore:
         limit: int = 50,
         cursor: str | None = None,
         sort: str = "recent",
+        state: str | None = None,
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return rows, the largest of `sort` first, then by id, and the cursor of the next page.
 
@@ -395,12 +396,15 @@ class StateStore:
         """
         where, values = _conditions(agent, cwd, since)
         where += _listed(archived=archived, subagents=subagents)
-        filters, by = repr((agent, cwd, since, archived, subagents, sort)), _ORDERS[sort]
+        if state is not None:
+            where.append("state = ?")
+            values.append(state)
+        filters, by = repr((agent, cwd, since, archived, subagents, sort, state)), _ORDERS[sort]
         if cursor is not None:
             where.append(f"{by} <= ? AND ({by} < ? OR id > ?)")
             place, last = _opened(cursor, filters)
             values += [place, place, last]
-        index = "INDEXED BY session_listed" if sort == "recent" else ""
+        index = "INDEXED BY session_listed" if sort == "recent" and state is None else ""
         sql = (
             f"SELECT row, place, id FROM (SELECT {by} AS place, id FROM session"  # noqa: S608 - ours
             f" {index} WHERE {' AND '.join(where or ['true'])}"
@@ -623,6 +627,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "named": int(names.named),
         "aliases": "" if aliases == [name] else json.dumps(aliases),
         "text_hash": texts,
+        "state": row.get("state"),
         "prompts": row.get("userMessageCount") or 0,
         "duration": row.get("durationMs"),
         "cost": row.get("costUsd"),
