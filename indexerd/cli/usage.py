@@ -31,7 +31,7 @@ BY = cli.option("--by", "Only this grouping, in full.", type=click.Choice([*_GRO
 
 @cli.command(cli.argument("ref", required=False), SINCE, BY)
 def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
-    """Show what all sessions used, or how full one session's context is.
+    """Show what all sessions used, or how full one's context is.
 
     Without REF: prompts, tokens and cost by day (UTC), agent, model and project, the longest
     sessions, how full contexts were at the last answer, and what indexing cost.
@@ -80,11 +80,11 @@ def _overview(answer: Row) -> Iterator[str]:
         if unknown:
             yield f"{render.count(unknown, 'session')} with a model of unknown window"
     indexing = answer["indexing"]
-    calls = render.count(indexing["calls"], "call")
-    unpriced = indexing["unpricedCalls"]
-    unknown_cost = f", {unpriced} of unknown cost" if unpriced else ""
-    begun = f" since {indexing['since']}" if indexing["since"] else " to remote models"
-    yield from ("", f"Indexing: {calls}{begun}, {dollars(indexing['costUsd'])}{unknown_cost}")
+    since, unpriced = indexing["since"], indexing["unpricedCalls"]
+    cost = f"{dollars(indexing['costUsd'])} since {since}" if since else "no calls to remote models"
+    yield from ("", f"Indexing: {cost}")
+    if unpriced:
+        yield f"{render.count(unpriced, 'call')} of unknown cost"
 
 
 def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:

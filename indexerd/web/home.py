@@ -210,7 +210,8 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
         row = {"name": found[0]["name"], **answer.get("rows", {}).get(session_id, {})}
         shown = line(row | {"sessionId": session_id}, filters, home)
         shown["spot"] = found[0]["spot"]
-        if "".join(found[0]["pieces"]) == shown["title"]:  # the matches are marked in the title
+        same = "".join(found[0]["pieces"]) == shown["title"]
+        if same and found[0]["label"] == "title":  # the matches are marked there
             shown["marked"] = found.pop(0)["pieces"]
         hits.append(shown | {"places": found})
     full = len(answer["hits"]) >= HITS
