@@ -49,6 +49,7 @@ _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
+_USE = "day, model, prompts, input, output, cache_read, cache_write, cost"
 _GIVEN = "SELECT value FROM json_each(?)"
 _ORDERS = {  # of a page; times and costs that are unknown come last
     "recent": "modified",
@@ -443,16 +444,23 @@ class StateStore:
         return self._read(lambda db: db.execute(sql, values).fetchall())
 
     def put_usage(self, session_id: str, usage: SessionUsage) -> None:
-        """Write a session's use by day and model, and its context."""
+        """Write the changes of a session's use by day and model, and its context."""
+        new = {
+            (use.day, use.model, *(min(n, _COUNT_MAX) for n in counts), use.cost_usd)
+            for use in usage.uses
+            for counts in ((use.prompts, *use.tokens),)
+        }
+        sql = f"SELECT {_USE} FROM usage WHERE id = ?"  # noqa: S608 - ours
         names = "context = ?, context_window = ?, provider = ?, model = ?"
         last = usage.context, usage.window, usage.provider, usage.model
         with self.batch():
             self._run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
-            self._run("DELETE FROM usage WHERE id = ?", session_id)
-            for use in usage.uses:
-                counts = (min(count, _COUNT_MAX) for count in (use.prompts, *use.tokens))
-                values = use.day, use.model, *counts, use.cost_usd
-                marks = ", ".join("?" * 9)
+            old = set(self.select(sql, session_id))
+            for day, model, *_ in old - new:
+                key = session_id, day, model
+                self._run("DELETE FROM usage WHERE id = ? AND day = ? AND model = ?", *key)
+            for values in new - old:
+                marks = ", ".join("?" * (1 + len(values)))
                 self._run(f"INSERT INTO usage VALUES ({marks})", session_id, *values)  # noqa: S608 - ours
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:

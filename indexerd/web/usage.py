@@ -43,8 +43,8 @@ async def usage_page(daemon: Daemon, request: Request) -> Response:
         asked = {"since": str(today - timedelta(days=days - 1))} if days else {}
         answer = await daemon.read("usage", asked)
         whole = answer
-        if name in ("30d", ""):
-            since = today - timedelta(days=7 * WEEKS)
+        if name != "all":
+            since = today - timedelta(days=7 * WEEKS)  # for the calendar
             whole = await daemon.read("usage", {"since": str(since)})
         shown |= _shown(answer, whole["days"], today, days, str(daemon.home).rstrip("/"))
     except IndexerdError as bad:
