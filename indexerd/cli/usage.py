@@ -136,8 +136,10 @@ def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
     def line(texts: Sequence[str]) -> str:
         numbers = [text.rjust(widths[name]) for name, text in zip(cells, texts, strict=True)]
         width, text = widths[first], texts[0]
-        if cell_len(text) > width:  # the end of a path says more than its beginning
-            text = f"…{text[1 - width :]}" if "/" in text else set_cell_size(text, width - 1) + "…"
+        while cell_len(text) > width and "/" in text[2:]:  # a path's end says more
+            text = f"…/{text[2:].partition('/')[2]}"
+        if cell_len(text) > width:
+            text = set_cell_size(text, width - 1) + "…"
         return "  ".join([set_cell_size(text, width), *numbers[1:]])
 
     yield render.dim(line([*cells]))
