@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from indexerd.errors import UsageError
 
+DAY_MS = 86_400_000
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}

@@ -109,7 +109,10 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
     provider: str = ""  # of the models, for entries that name none
     tokens: tuple[int, int, int, int] | None = None  # the agent's sums: input, output, cache r/w
+    # By day since the epoch (UTC) and model, if the agent keeps sums; they add up to `tokens`.
+    tokens_on: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     context: ContextUse = ContextUse()
+    asking: int = NOWHERE  # the newest row that asks the user something through a tool
     split_answers: bool = False  # one answer of the model may be several entries
     memory: object = None  # the adapter's state between blocks of lines
 

@@ -64,6 +64,7 @@ _OF_ROLE = {
 }
 _SHELL_NOTE = "The following tool was executed by the user"
 _UNDONE = frozenset({"pending", "running", "streaming"})
+_ASKING = "question"  # the tool that asks the user
 _DONE, _FAILED = ("completed", "success", ""), "error"
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
 _FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
@@ -155,6 +156,8 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
         tree.opened_by(row, lambda: safe_line(what.text))
         # A fork copies messages with new ids, but with their times.
         tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
+    asks = [part for part in _parts(line) if part.get("tool") == _ASKING]
+    tree.asking = row if any(_status(part) in _UNDONE for part in asks) else tree.asking
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
     elif what.kind in _SETTLES or role == "idle":

@@ -204,10 +204,3 @@ def compact(answer: Any) -> Iterator[str]:
 def branch_summary(answer: Any) -> Iterator[str]:
     """Summarise an abandoned branch, given its last entry."""
     return render.paragraph(answer["summary"], "  ")
-
-
-@cli.method("stats", cli.REF)
-def stats(answer: Any) -> Iterator[str]:
-    """Show how full a session's context is, and its totals."""
-    names = "contextTokens estimated window percent usable shouldCompact warnings"
-    return render.fields(answer | answer["totals"], f"{names} {' '.join(answer['totals'])}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from indexerd.daemon.usage import usage
 from indexerd.errors import NotFoundError
 from indexerd.meta.sidecar import Sidecar, footer, listed, read_all, read_sidecar
 from indexerd.paths import user_name
@@ -26,6 +27,7 @@ from indexerd.sessions.family import Link, by_age, depth_first, kept, member, re
 
 ANCESTORS_MAX = 8  # generations whose context sets are looked up
 MEMBERS_MAX = 500  # sessions of a family
+PROJECTS_MAX = 500  # in one answer
 
 Row = dict[str, Any]
 
@@ -107,6 +109,32 @@ class Answers:
         page, cursor = self._store.page(**msgspec.structs.asdict(args))
         rows = [row for row in page if not self._hidden(row)]
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
+
+    def counts(self, args: params.Counts) -> Row:
+        """Count sessions by agent, project and time, each as the other filters leave them."""
+        filters: Row = msgspec.structs.asdict(args) | {"without": self._hidden_ids()}
+        times = [None, *filters.pop("times")]
+
+        def count(by: str, **changed: str | None) -> dict[str, int]:
+            return self._store.count(by, **filters | changed)
+
+        projects = [*count("cwd", cwd=None).items()][:PROJECTS_MAX]
+        return {
+            "agents": count("agent", agent=None),
+            "projects": [{"cwd": cwd, "sessions": number} for cwd, number in projects],
+            "times": [sum(count("agent", since=time).values()) for time in times],
+        }
+
+    def usage(self, args: params.Usage, calls: Path) -> Row:
+        """Sum up prompts, tokens and cost; `calls` is the budget's journal."""
+        return usage(self._store, args, calls, self._hidden_ids())
+
+    def _hidden_ids(self) -> Sequence[str]:
+        if not self._sifts:
+            return ()
+        keys = ("sessionId", "sessionFile", "cwd")
+        stored = self._store.select("SELECT id, file, cwd FROM session")
+        return [row[0] for row in stored if self._hidden(dict(zip(keys, row, strict=True)))]
 
     def search(self, args: params.Search) -> Row:
         where = {key: getattr(args, key) for key in ("agent", "cwd", "since", "tag")}

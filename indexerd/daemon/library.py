@@ -20,7 +20,7 @@ from indexerd.meta.session_row import Row, Rows
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
-from indexerd.sessions.facts import RowFacts
+from indexerd.sessions.facts import RowFacts, SessionUsage
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.roots import SUFFIXES, SessionRoot
 from indexerd.sources.scan import ScanResult, SessionDiscovery
@@ -270,6 +270,7 @@ class Library:
         self.index.put_rows(rows)
         return {row["sessionId"]: row for row, _, _ in rows}
 
-    def _publish_facts(self, session_id: str, facts: RowFacts) -> None:
+    def _publish_facts(self, session_id: str, facts: RowFacts, usage: SessionUsage) -> None:
         if self.files.info(session_id) is not None and (old := self.store.get(session_id)):
             self._put_rows([session_id], {session_id: old}, facts)
+            self.store.put_usage(session_id, usage)

@@ -75,6 +75,8 @@ class ReadMethods:
         answers = self.answers
         return {
             "list": answers.list,
+            "counts": answers.counts,
+            "usage": lambda a: asyncio.to_thread(answers.usage, a, self._services.budget.path),
             "get": answers.get,
             "resolve": answers.resolve,
             "complete": answers.complete,

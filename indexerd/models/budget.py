@@ -57,6 +57,22 @@ def tokens_of(prompt: Prompt) -> int:
     return size // 3 + 500  # usually 3.6 bytes per token; 500 for the schema and the framing
 
 
+def journal(path: Path) -> list[Row]:
+    """Read the calls in a journal with their costs; rows torn by a crash are skipped."""
+    decode, calls = msgspec.json.Decoder(Row).decode, dict[str, Row]()
+    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            _book(calls, decode(line))
+    return [*calls.values()]
+
+
+def _book(calls: dict[str, Row], row: Row) -> None:
+    if row.op == "reserve":
+        calls[row.id] = row
+    elif row.id in calls and row.usd is not None:
+        calls[row.id].usd = row.usd
+
+
 @dataclass(slots=True)
 class Breaker:
     """The circuit breaker of one provider: after failures, it gets no calls for a while.
@@ -113,7 +129,7 @@ class Budget:
         for line in lines:
             with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 if (row := decode(line)).t > self.clock() - 2 * DAY:
-                    self._book(row)
+                    _book(self._calls, row)
                     kept.append(line + b"\n")
         if len(lines) > LONG:
             with suppress(OSError):  # a full disk: the file stays long
@@ -121,12 +137,6 @@ class Budget:
 
     async def _append(self, row: Row) -> None:
         await asyncio.to_thread(append_line, self.path, msgspec.json.encode(row), durable=True)
-
-    def _book(self, row: Row) -> None:
-        if row.op == "reserve":
-            self._calls[row.id] = row
-        elif row.id in self._calls and row.usd is not None:
-            self._calls[row.id].usd = row.usd
 
     def reset_denials(self) -> None:
         """Forget the providers' refusals, because the configuration was reloaded."""
@@ -162,7 +172,7 @@ class Budget:
                 cure = "free space where the state directory is; it is retried automatically"
                 raise BudgetError(why, hint=cure, retry_after=10.0) from None
             self._calls = {key: call for key, call in self._calls.items() if call.t > now - 2 * DAY}
-            self._book(call)
+            _book(self._calls, call)
         self.notify("budget.reserved", {"model": model.key, "cost_usd": usd})
         return call
 
@@ -228,7 +238,7 @@ class Budget:
             await self._write(Row("settle", call.id, self.clock(), 0.0))
 
     async def _write(self, row: Row) -> None:
-        self._book(row)
+        _book(self._calls, row)
         try:
             await self._append(row)
         except OSError as bad:  # the reservation stays: the sum is too high

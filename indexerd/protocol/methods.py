@@ -24,6 +24,8 @@ METHODS: dict[str, Method] = {
     "status": Method(Params, needs_daemon=True),
     "subscribe": Method(params.Subscribe, needs_daemon=True),
     "list": Method(params.List),
+    "counts": Method(params.Counts),
+    "usage": Method(params.Usage),
     "get": Method(RefParams),
     "resolve": Method(params.Resolve),
     "complete": Method(params.Complete),

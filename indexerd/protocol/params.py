@@ -46,7 +46,7 @@ class SessionParams(Params, frozen=True, kw_only=True):
     cwd: str | None = None
 
 
-class List(Params, frozen=True, kw_only=True):
+class Filters(Params, frozen=True, kw_only=True):
     agent: str | None = None
     cwd: str | None = None
     since: str | None = None
@@ -54,8 +54,26 @@ class List(Params, frozen=True, kw_only=True):
     archived: bool = False
     subagents: bool = False
     hidden: bool = False
+
+
+class List(Filters, frozen=True, kw_only=True):
     limit: Limit = 50
     cursor: str | None = None
+    sort: Literal["recent", "cost", "longest", "prompts"] = "recent"
+    state: Literal["waiting", "active", "failed", "compacted", "idle", "archived"] | None = None
+
+
+class Counts(Filters, frozen=True, kw_only=True):
+    """Count sessions; `times` are further values of `since` to count for."""
+
+    times: Annotated[list[str], Meta(max_length=10)] = []
+
+
+class Usage(Params, frozen=True, kw_only=True):
+    """Days, in UTC, from `since` to `until`, both included; None: without end."""
+
+    since: str | None = None
+    until: str | None = None
 
 
 class Resolve(RefParams, frozen=True, kw_only=True):

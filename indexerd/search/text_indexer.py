@@ -25,7 +25,7 @@ from indexerd.entries import PAID, Entry, Kind, Turn
 from indexerd.errors import SessionUnreadableError
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
-from indexerd.sessions.facts import ActivityStats, RowFacts
+from indexerd.sessions.facts import ActivityStats, RowFacts, SessionUsage
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import SessionFiles, SessionLines
@@ -35,7 +35,7 @@ BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many 
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _KNOWN_SECONDS = 2.0  # of reading, after which the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_RULES = "6"  # version of the rules for facts; a new one makes all sessions be read again
+_RULES = "7"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -65,7 +65,7 @@ class TextIndexer:
         self,
         files: SessionFiles,
         index: TextIndex,
-        publish: Callable[[str, RowFacts], None],
+        publish: Callable[[str, RowFacts, SessionUsage], None],
         reread: Callable[[str], bool],
         *,
         secrets: OwnSecrets,
@@ -170,6 +170,7 @@ class TextIndexer:
                     again = [(row, True, row in done and _does(state, row)) for row in rest]
                     deque(_sum_up(info, state, lines, now, again[-limit:]), maxlen=0)
                     facts = now.done.facts()
+                    usage = now.done.usage(state.tokens_on, state.context, state.provider)
         except SessionUnreadableError:
             return True
         except ValueError:  # the lines have changed: parse them all again
@@ -180,7 +181,7 @@ class TextIndexer:
         sign = _sign(info) if is_last else 0
         self._index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
         if facts is not None:
-            self._publish(session_id, facts)
+            self._publish(session_id, facts, usage)
         if is_last and replace:  # most likely no agent is working in it
             self._files.drop_tree(session_id)
         return is_last
@@ -261,7 +262,9 @@ def _sum_up(
             if does:
                 progress.done.add(entry, info.cwd, copied=copied)
             if says and not copied:
-                progress.done.spent.add(entry.tokens)
+                current = next(reversed(progress.done.models), "")
+                prompt = state.kind(row) is Kind.USER
+                progress.done.spent.add(entry, current, prompt=prompt)
             yield row, says, entry
 
 

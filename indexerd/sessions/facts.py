@@ -3,24 +3,28 @@
 A call's files are removed if its result says that the call failed. An answer that an agent stored
 on several lines repeats its token counts on each: the largest counts. Entries that a fork or a
 sub-agent copied were done and paid elsewhere.
+
+Prompts, tokens and cost are kept by day and model, and a session's totals are the sums. Days are
+UTC, so that they are the same wherever, and whenever, a session is read again.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import field
 
-from indexerd.entries import Entry, Kind, Tokens, ToolCall
+from indexerd.agents.base import ContextUse
+from indexerd.entries import Entry, Kind, ToolCall
 from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import USE_MAX
 from indexerd.sessions.titles import titles_in
-from indexerd.times import iso_ms
+from indexerd.times import DAY_MS, iso_ms
 
 TOKEN_KEYS = ("input", "output", "cacheRead", "cacheWrite")
 FILES_MAX = 500  # of each list
@@ -33,6 +37,7 @@ TITLE_MAX = 200
 CALLS_KEPT = 64  # calls whose result may still follow
 ANSWERS_KEPT = 8  # answers of which more lines may follow
 PATH_MAX = 4096
+USES_MAX = 200  # days and models of one session
 
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
@@ -50,15 +55,54 @@ class RowFacts(msgspec.Struct, frozen=True, rename="camel"):
     duration_ms: int = 0  # from the first message to the last
 
 
+class Use(msgspec.Struct, array_like=True):
+    """What one model was used for on one day."""
+
+    day: int  # since the epoch, in UTC
+    model: str  # "" for prompts that nothing has answered
+    prompts: int = 0
+    tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
+    cost_usd: float | None = None  # if the agent recorded it
+
+    def add(self, other: Use) -> None:
+        self.prompts += other.prompts
+        self.tokens = tuple(map(sum, zip(self.tokens, other.tokens, strict=True)))
+        if other.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + other.cost_usd
+
+
+class SessionUsage(msgspec.Struct, frozen=True):
+    """A session's use by day and model, and its context after the last answer."""
+
+    uses: list[Use]
+    context: int = 0  # tokens; 0: unknown
+    window: int = 0  # that the agent recorded; 0: unknown
+    provider: str = ""
+    model: str = ""
+
+
 class Spent(msgspec.Struct, array_like=True):
-    """Tokens and cost of all branches so far, without copied entries."""
+    """Prompts, tokens and cost of all branches so far, without copied entries."""
 
     answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
-    cost_usd: float | None = None
+    uses: list[Use] = field(default_factory=list)  # in order of their first entry
+    day: int = 0  # of the last entry with a time
 
-    def add(self, call: Tokens | None) -> None:
-        if call is None:
+    def add(self, entry: Entry, current: str = "", *, prompt: bool = False) -> None:
+        """Add an entry, by default of the `current` model.
+
+        A `prompt` of the user counts for the model that answers it.
+        """
+        self.day = iso_ms(entry.timestamp) // DAY_MS or self.day
+        if prompt:
+            self.book(Use(self.day, "", 1))
+        model = clean_line(entry.model or "", NAME_MAX)
+        model = current if model in _MODELLESS else model
+        if entry.kind is Kind.ASSISTANT and model:
+            for waiting in [use for use in self.uses if not use.model and use.prompts]:
+                self.book(Use(waiting.day, model, waiting.prompts))
+                waiting.prompts = 0
+        if (call := entry.tokens) is None:
             return
         new: tuple[int, ...] = (call.input, call.output, call.cache_read, call.cache_write)
         old: tuple[int, ...] = (0, 0, 0, 0)
@@ -66,9 +110,24 @@ class Spent(msgspec.Struct, array_like=True):
             old = self.answers.pop(call.answer, old)
             self.answers[call.answer] = new = tuple(map(max, new, old))
             _forget_oldest(self.answers, ANSWERS_KEPT)
-        self.tokens = tuple([a + b - c for a, b, c in zip(self.tokens, new, old, strict=True)])
-        if call.cost_usd is not None and not any(old):
-            self.cost_usd = (self.cost_usd or 0.0) + call.cost_usd
+        more = tuple([a - b for a, b in zip(new, old, strict=True)])
+        self.book(Use(self.day, model, 0, more, None if any(old) else call.cost_usd))
+
+    def book(self, more: Use) -> None:
+        """Add to the day and model; the oldest are put together if there are too many."""
+        for use in reversed(self.uses):
+            if (use.day, use.model) == (more.day, more.model):
+                use.add(more)
+                return
+        self.uses.append(more)
+        if len(self.uses) > USES_MAX:
+            self.uses[1].add(self.uses.pop(0))
+
+    def total(self) -> Use:
+        whole = Use(0, "")
+        for use in self.uses:
+            whole.add(use)
+        return whole
 
 
 class ActivityStats(msgspec.Struct, array_like=True):
@@ -84,6 +143,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     last_ms: int = 0
     spent: Spent = field(default_factory=Spent)
     titles: list[tuple[str, str, str]] = field(default_factory=list)  # kind, title, call id
+    context: tuple[int, str, str] = (0, "", "")  # after the last answer: tokens, provider, model
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Add an entry of the path; of a copied entry only the time and the model count."""
@@ -94,6 +154,8 @@ class ActivityStats(msgspec.Struct, array_like=True):
         model = clean_line(entry.model or "", NAME_MAX)
         if model not in _MODELLESS and kind in (Kind.ASSISTANT, Kind.SETTING):
             self.models = [*(name for name in self.models if name != model), model][-MODELS_MAX:]
+            if entry.tokens and entry.tokens.total:
+                self.context = entry.tokens.total, clean_line(entry.provider or "", NAME_MAX), model
         if copied:
             return
         self._entitle("plan", entry.plan, *(call.id for call in entry.tools[:1]))
@@ -110,17 +172,30 @@ class ActivityStats(msgspec.Struct, array_like=True):
 
     def facts(self) -> RowFacts:
         """Return the facts of a row; a written file is not listed as read."""
-        cost = self.spent.cost_usd
+        spent = self.spent.total()
+        cost = spent.cost_usd
         return RowFacts(
             files_read=sorted(self.reads.keys() - self.writes.keys()),
             files_modified=sorted(self.writes),
             tools_used=dict(sorted(self.tools.items())),
             tool_uses=dict(sorted(self.uses.items())),
             models=list(self.models),
-            tokens=dict(zip(TOKEN_KEYS, self.spent.tokens, strict=True)),
+            tokens=dict(zip(TOKEN_KEYS, spent.tokens, strict=True)),
             cost_usd=None if cost is None else round(cost, 6),
             duration_ms=max(0, self.last_ms - self.first_ms),
         )
+
+    def usage(
+        self, counted: Mapping[tuple[int, str], tuple[int, ...]], own: ContextUse, provider: str
+    ) -> SessionUsage:
+        """Return the use by day; `counted` and `own` are what the agent itself summed up."""
+        for (day, model), tokens in counted.items():
+            self.spent.book(Use(day, clean_line(model, NAME_MAX), 0, tokens))
+        context, of, model = self.context
+        if own.used:
+            context, of, model = own.used, "", next(reversed(self.models), "")
+        uses = [use for use in self.spent.uses if use.prompts or any(use.tokens) or use.cost_usd]
+        return SessionUsage(uses, context, own.window, of or clean_line(provider, NAME_MAX), model)
 
     def _entitle(self, kind: str, text: str, call_id: str = "") -> None:
         title = clean_line(redact(text[: 10 * TITLE_MAX]).text, TITLE_MAX)

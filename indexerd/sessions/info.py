@@ -57,6 +57,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     base_excluded: bool = False  # earlier history is in a file that the user excluded
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
     named_by_person: bool = False  # a person gave `agent_title`
+    waiting: bool = False  # its last message asks the user something
 
     @property
     def has_base(self) -> bool:
@@ -76,6 +77,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _SAME = (  # fields that an info copies from its state
     *("activity_ms", "turn", "messages", "answered", "bad_lines", "oversized", "git_branch"),
     *("leaf_id", "compactions", "first", "fork_of", "tokens", "missing_base", "base_excluded"),
+    "waiting",
 )
 _OF_HEADER = ("session_id", "cwd", "created_at", "parent", "parent_id", "subagent", "version")
 
@@ -149,6 +151,10 @@ def unpack(data: bytes, path: str) -> SessionInfo:
 def state_of(info: SessionInfo) -> str:
     if info.archived:
         return "archived"
+    if info.waiting:
+        return "waiting"
     if info.turn is Turn.OPEN and info.answered:
         return "active"
+    if info.turn is Turn.FAILED:
+        return "failed"
     return "compacted" if info.compacted else "idle"

@@ -31,6 +31,7 @@ __all__ = ["NOWHERE", "ROOT", "SessionState", "message_rows", "name_at", "names_
 ROW_NAME_MAX = 256  # characters
 
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
+_SPEAKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CALL})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})
 _BOOKKEEPING = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.CALL})
 
@@ -148,6 +149,12 @@ class SessionState(Tree):
             if kind in (Kind.USER, Kind.ASSISTANT, Kind.TOOL):
                 return self.turn_of(row) if kind == Kind.ASSISTANT else Turn.OPEN
         return Turn.OPEN
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether the path's last message asks the user something, unanswered so far."""
+        last = (row for row in self.up(self.leaf) if self.kind(row) in _SPEAKS)
+        return next(last, NOWHERE) == self.asking >= 0
 
     def user_messages(self) -> int:
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in self.up(self.leaf))

@@ -35,17 +35,28 @@ import msgspec
 from indexerd.disk import remove
 from indexerd.errors import AccessError, DamagedError, StateError, UsageError, WriteError
 from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.sessions.facts import SessionUsage
 from indexerd.sessions.family import Link
 from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 7
+VERSION = 8
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
+_COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+_USE = "day, model, prompts, input, output, cache_read, cache_write, cost"
+_GIVEN = "SELECT value FROM json_each(?)"
+_ORDERS = {  # of a page; times and costs that are unknown come last
+    "recent": "modified",
+    "cost": "coalesce(cost, -1)",
+    "longest": "coalesce(duration, -1)",
+    "prompts": "prompts",
+}
 
 _T = TypeVar("_T")
 
@@ -55,12 +66,18 @@ CREATE TABLE session (
   id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
   pinned INTEGER, hidden INTEGER, tags TEXT,
-  parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER);
+  parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER,
+  state TEXT, prompts INTEGER, duration INTEGER, cost REAL,
+  context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT);
 CREATE INDEX session_listed
   ON session (pinned DESC, modified DESC, id, agent, cwd, archived, gone, subagent, hidden);
 CREATE INDEX session_hidden ON session (id) WHERE hidden;
 CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
+CREATE TABLE usage (
+  id TEXT, day INTEGER, model TEXT, prompts INTEGER,
+  input INTEGER, output INTEGER, cache_read INTEGER, cache_write INTEGER, cost REAL,
+  PRIMARY KEY (id, day, model)) WITHOUT ROWID;
 CREATE TABLE record (id TEXT PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, info BLOB) WITHOUT ROWID;
 CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
@@ -331,7 +348,7 @@ class StateStore:
     def get_many(self, session_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the rows of sessions by id; unknown ids are left out."""
         wanted = list(session_ids)
-        sql = "SELECT id, row FROM record WHERE id IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT id, row FROM record WHERE id IN ({_GIVEN})"  # noqa: S608 - ours
         values = (json.dumps(wanted),)
         rows = self._read(lambda db: {key: json.loads(row) for key, row in db.execute(sql, values)})
         return {session_id: rows[session_id] for session_id in wanted if session_id in rows}
@@ -377,7 +394,7 @@ class StateStore:
 
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
         """Select columns of these sessions, without hidden ones."""
-        where = "NOT hidden AND id IN (SELECT value FROM json_each(?))"
+        where = f"NOT hidden AND id IN ({_GIVEN})"
         return self._all(columns, where, [json.dumps([*session_ids])])
 
     def page(
@@ -388,9 +405,11 @@ class StateStore:
         hidden: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        sort: str = "recent",
+        state: str | None = None,
         **fields: Any,
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return rows, pinned ones first, then newest first, and the cursor of the next page.
+        """Return rows, pinned ones first, then the largest of `sort`, and the next page's cursor.
 
         `fields` are those of a `Filter`. `archived` adds archived and gone sessions, `subagents`
         those of sub-agents, `hidden` those that the user hid. UsageError if `since` is not a time,
@@ -398,27 +417,73 @@ class StateStore:
         """
         wanted = Filter(**fields)
         where, values = _conditions(wanted)
-        where += [] if archived else ["NOT archived", "NOT gone"]
-        where += [] if subagents else ["NOT subagent"]
-        where += [] if hidden else ["NOT hidden"]
-        filters = repr((wanted, archived, subagents, hidden))
+        where += _visible(archived=archived, subagents=subagents, hidden=hidden)
+        if state is not None:
+            where.append("state = ?")
+            values.append(state)
+        filters = repr((wanted, archived, subagents, hidden, sort, state))
+        by = _ORDERS[sort]
         if cursor is not None:
-            where.append("(pinned, modified) <= (?, ?) AND (pinned < ? OR modified < ? OR id > ?)")
-            pinned, modified, last = _opened(cursor, filters)
-            values += [pinned, modified, pinned, modified, last]
+            where.append(f"(pinned, {by}) <= (?, ?) AND (pinned < ? OR {by} < ? OR id > ?)")
+            pinned, place, last = _opened(cursor, filters)
+            values += [pinned, place, pinned, place, last]
+        index = "INDEXED BY session_listed" if sort == "recent" and state is None else ""
         sql = (
-            "SELECT row, pinned, modified, id FROM (SELECT pinned, modified, id FROM session"  # noqa: S608 - ours
-            f" INDEXED BY session_listed WHERE {' AND '.join(where or ['true'])}"
-            " ORDER BY pinned DESC, modified DESC, id LIMIT ?)"
+            f"SELECT row, pinned, place, id FROM (SELECT pinned, {by} AS place, id FROM session"  # noqa: S608 - ours
+            f" {index} WHERE {' AND '.join(where or ['true'])}"
+            " ORDER BY pinned DESC, place DESC, id LIMIT ?)"
             " CROSS JOIN record USING (id)"  # keeps the order
         )
         rows = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = None
         if len(rows) > limit:
-            place = json.dumps(rows[limit - 1][1:]).encode()
-            following = base64.urlsafe_b64encode(_seal(place, filters) + place).decode()
+            end = json.dumps(rows[limit - 1][1:]).encode()
+            following = base64.urlsafe_b64encode(_seal(end, filters) + end).decode()
         with self._guarded():
             return [json.loads(text) for text, *_ in rows[:limit]], following
+
+    def count(
+        self,
+        by: str,
+        *,
+        archived: bool = False,
+        subagents: bool = False,
+        hidden: bool = False,
+        without: Sequence[str] = (),
+        **fields: Any,
+    ) -> dict[str, int]:
+        """Count the sessions that `page` would list, by `agent` or `cwd`, most first."""
+        where, values = _conditions(Filter(**fields))
+        where += _visible(archived=archived, subagents=subagents, hidden=hidden)
+        where.append(f"id NOT IN ({_GIVEN})")
+        sql = (
+            f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where)}"  # noqa: S608 - ours
+            f" GROUP BY {by} ORDER BY count(*) DESC, {by}"
+        )
+        return dict(self.select(sql, *values, json.dumps(without)))
+
+    def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._read(lambda db: db.execute(sql, values).fetchall())
+
+    def put_usage(self, session_id: str, usage: SessionUsage) -> None:
+        """Write the changes of a session's use by day and model, and its context."""
+        new = {
+            (use.day, use.model, *(min(n, _COUNT_MAX) for n in counts), use.cost_usd)
+            for use in usage.uses
+            for counts in ((use.prompts, *use.tokens),)
+        }
+        sql = f"SELECT {_USE} FROM usage WHERE id = ?"  # noqa: S608 - ours
+        names = "context = ?, context_window = ?, provider = ?, model = ?"
+        last = usage.context, usage.window, usage.provider, usage.model
+        with self.batch():
+            self._run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
+            old = set(self.select(sql, session_id))
+            for day, model, *_ in old - new:
+                key = session_id, day, model
+                self._run("DELETE FROM usage WHERE id = ? AND day = ? AND model = ?", *key)
+            for values in new - old:
+                marks = ", ".join("?" * (1 + len(values)))
+                self._run(f"INSERT INTO usage VALUES ({marks})", session_id, *values)  # noqa: S608 - ours
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Write rows with their names and text hashes; return the sessions whose texts changed."""
@@ -430,6 +495,7 @@ class StateStore:
         """Delete a session's row; return whether there was one."""
         with self.batch():
             self._run("DELETE FROM record WHERE id = ?", session_id)
+            self._run("DELETE FROM usage WHERE id = ?", session_id)
             return self._run("DELETE FROM session WHERE id = ?", session_id) > 0
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
@@ -525,12 +591,12 @@ def _set_aside(path: Path) -> None:
         file.replace(aside / file.name)
 
 
-def _opened(cursor: str, filters: str) -> tuple[int, int, str]:
+def _opened(cursor: str, filters: str) -> tuple[int, float, str]:
     """Decode a cursor's place; its checksum covers the filters it was issued for."""
     with suppress(ValueError):
         data = base64.urlsafe_b64decode(cursor)
         if data[:8] == _seal(data[8:], filters):
-            return msgspec.json.decode(data[8:], type=tuple[int, int, str])
+            return msgspec.json.decode(data[8:], type=tuple[int, int | float, str])
     hint = "omit the cursor to start with the first page"
     raise UsageError("not a cursor of this list", hint=hint)
 
@@ -540,12 +606,12 @@ def _seal(place: bytes, filters: str) -> bytes:
     return blake2b(text, digest_size=8, person=b"indexerd page").digest()
 
 
-def _conditions(*filters: Filter) -> tuple[list[str], list[str | int]]:
+def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
     """Make SQL conditions and their values."""
     where: list[str] = []
-    values: list[str | int] = []
+    values: list[str | float] = []
 
-    def add(condition: str, *wanted: str | int) -> None:
+    def add(condition: str, *wanted: str | float) -> None:
         where.append(condition)
         values.extend(wanted)
 
@@ -575,6 +641,13 @@ def _listed(tags: Iterable[str]) -> str:
     return "".join(f"\n{replace_surrogates(tag).strip().casefold()}\n" for tag in tags)
 
 
+def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
+    """Make the SQL conditions that leave out what lists do not show by default."""
+    where = [] if archived else ["NOT archived", "NOT gone"]
+    where += [] if subagents else ["NOT subagent"]
+    return where if hidden else [*where, "NOT hidden"]
+
+
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
     """Write the changes of one row; return whether its texts changed."""
     *aliases, name, cwd, file, parent = (
@@ -598,6 +671,10 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "named": int(names.named),
         "aliases": "" if aliases == [name] else json.dumps(aliases),
         "text_hash": texts,
+        "state": row.get("state"),
+        "prompts": row.get("userMessageCount") or 0,
+        "duration": row.get("durationMs"),
+        "cost": row.get("costUsd"),
     }
     whole = json.dumps(row, separators=(",", ":"))
     sql = f"SELECT row, {', '.join(values)} FROM session JOIN record USING (id) WHERE id = ?"  # noqa: S608 - ours

@@ -30,6 +30,7 @@ from indexerd.web.document import Document, Stored, Wish, changed, read_document
 from indexerd.web.home import home_page
 from indexerd.web.responses import answer, problem
 from indexerd.web.session_page import FORMATS, export, session_page
+from indexerd.web.usage import usage_page
 
 AT_ONCE = 2  # sessions read at the same time
 SHOWN = 5000  # entries of a session: three times as many would take 50 MB
@@ -67,6 +68,7 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
     return Starlette(
         routes=[
             Route("/", partial(home_page, daemon), methods=["GET"]),
+            Route("/usage", partial(usage_page, daemon), methods=["GET"]),
             Route("/events", events),
             Route("/static/{name}", _static),
             Route("/s/{id}", sessions.page, methods=["GET"]),

@@ -20,7 +20,7 @@ _BUNDLES = {  # scripts made of several files, so that a page makes one request
     "live-page.js": (*_DRAWING, *_LIVE),
     "home.js": ("helpers.js", "stream.js", "home.js"),
 }
-FILES = frozenset({"view.css", "home.css", "favicon.svg", "live-page.js", "home.js"})
+FILES = frozenset({"view.css", "home.css", "usage.css", "favicon.svg", "live-page.js", "home.js"})
 
 
 def read_static(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The home page: sessions by day and project, or the results of a search.
+"""The home page: sessions by day and project, or in another order, or the results of a search.
 
 The address contains the page's whole state and may come from anyone: every value is bounded, and an
 unknown value is ignored. Days follow this machine's time zone. `since` starts at a local midnight,
@@ -8,8 +8,10 @@ because a cursor of `list` is only valid with the `since` it was made for.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, time, timedelta
+from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -17,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from indexerd.agents import ADAPTERS
+from indexerd.amounts import dollars, duration
 from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
@@ -26,11 +29,20 @@ from indexerd.web.responses import render
 
 ROWS = 60  # sessions on a page
 HITS = 30
-QUERY_MAX, VALUE_MAX, GIST_MAX = 500, 4096, 280  # characters
-OPEN_SECONDS = 30 * 60  # without a change, after which an open turn counts as abandoned
+QUERY_MAX, VALUE_MAX, GIST_MAX, FACT_MAX = 500, 4096, 280, 60  # characters
+MINUTE_MS = 60_000
+PROJECTS = 6  # shown; the rest is folded
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
+SORTS = {"": "recent", "prompts": "most prompts", "longest": "longest", "cost": "cost"}
+# States that are worth a word, and for how many seconds without a change: an open turn is
+# abandoned after that, and nobody waits any more.
+STATES = {
+    "waiting": ("waiting for you", 3 * 86_400),
+    "active": ("running", 30 * 60),
+    "failed": ("interrupted", 86_400),
+}
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
-_KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
+_KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE, "sort": SORTS}
 _KNOWN |= {"archived": "1", "subagents": "1"}
 _MATCH = re.compile("«([^«»]*)»")  # marks of matches in snippets
 
@@ -45,6 +57,7 @@ class Filters(NamedTuple):
     agent: str = ""
     project: str = ""  # a directory, with everything below it
     since: str = ""  # a key of SINCE
+    sort: str = ""  # a key of SORTS
     archived: str = ""  # "1" or ""
     subagents: str = ""
     before: str = ""  # a cursor of `list`
@@ -97,7 +110,8 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     if target := footer_target(params):
         return RedirectResponse(target, 303)
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
-    shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": [], "problem": None}
+    shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
+    shown |= {"counts": {"agents": {}, "times": {}}, "projects": [], "full": False}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
     except IndexerdError as bad:  # such as an expired cursor; shown in place of the results
@@ -108,57 +122,117 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
         zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
         agents=[*ADAPTERS],
         since=SINCE,
-        project=_place(filters.project, filters, home)["path"] if filters.project else "",
+        sorts=SORTS,
+        project=place_of(filters.project, filters, home)["path"] if filters.project else "",
         up=daemon.up,
-        most=HITS,
         ago=_ago,
         **shown,
     )
 
 
 def _params(filters: Filters, **more: Any) -> dict[str, Any]:
-    since = None
-    if filters.since:
-        day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
-        since = iso(datetime.combine(day, time()).timestamp())
+    since = _midnight(filters.since) if filters.since else None
     wanted = {"agent": filters.agent, "cwd": filters.project, "since": since, **more}
     return {key: value for key, value in wanted.items() if value}
 
 
+def _midnight(since: str) -> str:
+    day = _now().date() - timedelta(days=_DAYS_BACK[since])
+    return iso(datetime.combine(day, time()).timestamp())
+
+
 async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     more = {"archived": bool(filters.archived), "subagents": bool(filters.subagents)}
-    answer = await daemon.read("list", _params(filters, limit=ROWS, cursor=filters.before, **more))
-    stretches: dict[str, dict[str, Shown]] = {}
-    for row in answer["sessions"]:
-        projects, cwd = stretches.setdefault(_stretch(row["modifiedAt"]), {}), row["cwd"] or ""
-        project = {"place": _place(cwd, filters, home), "lines": list[Shown]()}
-        projects.setdefault(shown_path(cwd), project)["lines"].append(line(row))
+    page = {"limit": ROWS, "cursor": filters.before, "sort": filters.sort}
+    answer = await daemon.read("list", _params(filters, **more, **page))
+    times = [_midnight(name) for name in _DAYS_BACK]
+    counts = await daemon.read("counts", _params(filters, **more, times=times))
+    rows, waiting = answer["sessions"], list[Row]()
+    if not (filters.before or filters.sort):
+        asked = await daemon.read("list", _params(filters, **more, limit=ROWS, state="waiting"))
+        waiting = [row for row in asked["sessions"] if _state(row) == "waiting"]
+    pinned = [row for row in rows if row.get("pinned")]
+    above = {row["sessionId"] for row in (*waiting, *pinned)}
+    groups: dict[str, Shown] = {}
+    for title, top in (("Waiting for you", waiting), ("Pinned", pinned)):
+        if top:
+            groups[title] = {"lines": [line(row, filters, home) for row in top]}
+    for shown in groups.get("Waiting for you", {"lines": []})["lines"]:
+        shown["state"] = ""  # the heading says it
+    for row in rows:
+        if filters.sort or row["sessionId"] not in above:
+            _add(groups, row, filters, home)
     following = answer.get("nextCursor")
     return {
-        "stretches": stretches,
+        "groups": groups,
         "following": filters.address(before=following) if following else "",
         "warnings": answer.get("warnings", []),
+        "counts": counts | {"times": dict(zip(SINCE, counts["times"], strict=True))},
+        "projects": _projects(counts["projects"], filters, home),
     }
+
+
+def _add(groups: dict[str, Shown], row: Row, filters: Filters, home: str) -> None:
+    """Add a row to the group of its day and project, or to the only group of another order."""
+    if filters.sort:
+        title = {"prompts": "Most prompts first", "longest": "Longest first"}
+        group = groups.setdefault(title.get(filters.sort, "Highest cost first"), {"lines": []})
+        group["lines"].append(line(row, filters, home))
+        return
+    group, cwd = groups.setdefault(_stretch(row["modifiedAt"]), {"projects": {}}), row["cwd"] or ""
+    project = {"place": place_of(cwd, filters, home), "lines": list[Shown]()}
+    group["projects"].setdefault(shown_path(cwd), project)["lines"].append(line(row, filters, home))
+
+
+def _projects(counted: Sequence[Row], filters: Filters, home: str) -> list[Shown]:
+    places = places_of([one["cwd"] or "" for one in counted], home, filters)
+    for place, one in zip(places, counted, strict=True):
+        place |= {"sessions": one["sessions"], "on": one["cwd"] == filters.project}
+    shown = [place for place in places if place["href"] or place["on"]]
+    return [p | {"folded": at >= PROJECTS and not p["on"]} for at, p in enumerate(shown)]
+
+
+def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> list[Shown]:  # noqa: B008 - frozen
+    """Describe directories, with the one above where two have the same name."""
+    places = [place_of(cwd, filters, home) for cwd in cwds]
+    names = Counter(place["name"] for place in places)
+    for place in places:
+        if names[place["name"]] > 1:
+            place["name"] = "/".join(place["path"].split("/")[-2:])
+    return places
 
 
 async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     answer = await daemon.read("search", _params(filters, query=filters.q, limit=HITS, rows=True))
     hits = []
-    for hit in answer["hits"]:
-        row = answer.get("rows", {}).get(hit["sessionId"], {})
-        session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
-        spot = f"#target={_encoded(entry)}" if entry else ""
-        if field == "files":  # search the session's page for it
-            spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
-        shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
-        shown |= {"hit": hit, "key": f"{session_id} {field} {entry}", "spot": spot}
-        shown["snippet"] = _MATCH.split(hit["snippet"])  # every second piece matched
-        shown["place"] = _place(row["cwd"] or "", filters, home) if row else None
-        hits.append(shown)
-    return {"hits": hits, "warnings": answer.get("warnings", [])}
+    for session_id, places in groupby(answer["hits"], lambda hit: str(hit["sessionId"])):
+        found = [_spot(hit) for hit in places]
+        row = {"name": found[0]["name"], **answer.get("rows", {}).get(session_id, {})}
+        shown = line(row | {"sessionId": session_id}, filters, home)
+        shown["spot"] = found[0]["spot"]
+        same = "".join(found[0]["pieces"]) == shown["title"]
+        if same and found[0]["label"] == "title":  # the matches are marked there
+            shown["marked"] = found.pop(0)["pieces"]
+        hits.append(shown | {"places": found})
+    full = len(answer["hits"]) >= HITS
+    return {"hits": hits, "full": full, "warnings": answer.get("warnings", [])}
 
 
-def _place(cwd: str, filters: Filters, home: str) -> Shown:
+def _spot(hit: Row) -> Shown:
+    """Describe a place that matched, and where it is on the session's page."""
+    field, entry = hit["field"], hit.get("entryId") or ""
+    spot = f"#target={_encoded(entry)}" if entry else ""
+    if field == "files":  # search the session's page for it
+        spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
+    label = {"name": "title", "cwd": "directory", "message": "message"}.get(field, field)
+    label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
+    # Of the pieces of a snippet, every second one matched.
+    return {"name": hit.get("name"), "spot": spot, "label": label, "words": hit.get("words")} | {
+        "pieces": _MATCH.split(hit["snippet"])
+    }
+
+
+def place_of(cwd: str, filters: Filters, home: str) -> Shown:
     """Describe a directory, with `~` for the user's home, and link to the page of that project."""
     if not cwd:
         return {"name": "no directory", "path": "", "href": ""}
@@ -170,45 +244,57 @@ def _place(cwd: str, filters: Filters, home: str) -> Shown:
     return {"name": escape_path(basename(path) or path), "path": escape_path(path), "href": href}
 
 
-def line(row: Row) -> Shown:
+def line(row: Row, filters: Filters, home: str) -> Shown:
     session_id, title = row["sessionId"], row.get("name") or "session"
     gist = row.get("description") or row.get("firstUserMessage") or ""
-    files = row.get("filesModified") or row.get("filesRead") or ()
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
-    then, state = _local(row.get("modifiedAt", "")), row.get("state", "idle")
-    if state == "active" and then and (_now() - then).total_seconds() > OPEN_SECONDS:
-        state = "unfinished"
+    prompts, lasted = row.get("userMessageCount") or 0, row.get("durationMs") or 0
+    facts = [
+        *(row.get("models") or ())[-1:],
+        f"{prompts:,} prompt{'s' * (prompts != 1)}" if prompts else "",
+        duration(lasted) if lasted >= MINUTE_MS else "",
+        dollars(row.get("costUsd")) if row.get("costUsd") else "",
+    ]
     return {
         "row": row,
         "key": session_id,
         "href": session_address(session_id),
         "title": title,
-        "state": state,
+        "marked": (),  # the pieces of the title, of which every second one matched
+        "state": STATES[state][0] if (state := _state(row)) else "",
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
-        "then": then,
-        "files": [(escape_path(name), escape_path(p)) for p in files if (name := basename(p))],
+        "then": local_time(row.get("modifiedAt", "")),
+        "place": place_of(row.get("cwd") or "", filters, home),
+        "facts": [clean_line(fact, FACT_MAX) for fact in facts if fact],
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
     }
+
+
+def _state(row: Row) -> str:
+    """Return a state that is worth a word, or ""."""
+    state, then = row.get("state", ""), local_time(row.get("modifiedAt", ""))
+    if state not in STATES or then is None:
+        return ""
+    return state if (_now() - then).total_seconds() <= STATES[state][1] else ""
 
 
 def _now() -> datetime:
     return datetime.now().astimezone()
 
 
-def _local(stamp: str) -> datetime | None:
+def local_time(stamp: str) -> datetime | None:
     ms = iso_ms(stamp)
     return datetime.fromtimestamp(ms / 1000).astimezone() if ms else None
 
 
 def _ago(then: datetime) -> str:
-    seconds = (_now() - then).total_seconds()
-    return age(seconds) if seconds < 7 * 86_400 else f"{then.day} {then:%b} {then.year}"
+    return age((_now() - then).total_seconds())
 
 
 def _stretch(stamp: str) -> str:
     """Name the day of a time, or its month if it is long ago; the future counts as today."""
-    then = _local(stamp)
+    then = local_time(stamp)
     if then is None:
         return "No date"
     days = (_now().date() - then.date()).days

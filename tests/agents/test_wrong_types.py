@@ -71,7 +71,7 @@ def test_a_field_of_a_wrong_type_is_ignored(agent: str) -> None:
             stats = ActivityStats()
             for entry in entries:
                 stats.add(entry, "/w")
-                stats.spent.add(entry.tokens)
+                stats.spent.add(entry, prompt=True)
                 msgspec.json.encode([entry.texts, entry.role, entry.timestamp, entry.model])
             list(context_messages(state, entries.__getitem__, state.path()))
             context_of(state, entries.__getitem__)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import until
 from tests.sessions.tree_sessions import said
 
@@ -116,7 +117,7 @@ def test_filters_are_in_the_address(home: Served, tabs: Tabs) -> None:
     titled(home, other)
     page = home.open(tabs, "/?agent=claude")
     expect(title_of(page, title)).to_have_count(0)
-    page.locator("#filters").get_by_role("link", name="pi", exact=True).click()
+    page.locator("#filters").get_by_role("link", name=re.compile(r"^pi \d")).click()
     expect(page).to_have_url(re.compile(r"agent=pi"))
     expect(title_of(page, title)).to_be_visible()
     page.locator("h3 a", has_text=place(title)).click()
@@ -125,6 +126,49 @@ def test_filters_are_in_the_address(home: Served, tabs: Tabs) -> None:
     expect(title_of(page, other)).to_have_count(0)
     page.go_back()
     expect(title_of(page, other)).to_be_visible()
+
+
+def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -> None:
+    """A session that asks comes first, until it is answered; rows say what a session was."""
+    title = name()
+    titled(home, title)
+    asking = ClaudeSession(home.world.root / "home", cwd="/work/asks")
+    asking.prompt("Which region?")
+    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": {}}
+    asking.answer([call], stop="tool_use")
+    until(lambda: home.world.row(asking.id).get("state") == "waiting", "the question")
+    page = home.open(tabs, "/")
+    first = page.locator("section.days").first
+    expect(first.get_by_role("heading", level=2)).to_have_text("Waiting for you")
+    expect(title_of(page, "Which region?")).to_have_count(1)
+    facts = first.locator("li", has_text="Which region?").locator(".facts-line li")
+    expect(facts).to_contain_text(["now", "claude", "asks", "claude-x", "1 prompt"])
+    asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "Here."}])
+    expect(first.get_by_role("heading", level=2)).to_have_text("Today")
+    expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
+    asking.say()
+    expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
+    page.get_by_role("link", name="most prompts").click()
+    expect(page.locator("#results h2")).to_have_text("Most prompts first")
+
+
+def test_the_usage_page_and_the_way_back_from_an_error(home: Served, tabs: Tabs) -> None:
+    """Pictures have names and tables; every page leads to the others."""
+    tabs.forgive("404")
+    titled(home, name())
+    page = home.open(tabs, "/s/unknown")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("unknown")
+    page.get_by_role("link", name="Usage").click()
+    expect(page).to_have_url(re.compile("/usage$"))
+    expect(page.get_by_role("img", name=re.compile("Prompts by day"))).to_have_count(2)
+    for width in (WIDE, NARROW):
+        for dark in (False, True):
+            page = home.open(tabs, "/usage?range=all", width=width, dark=dark)
+            expect(page.get_by_role("table", name="Use by agent")).to_contain_text("pi")
+            assert findings(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("link", name="indexerd").click()
+    expect(page.locator("#results")).to_be_visible()
 
 
 def test_by_keyboard_alone_from_the_list_to_a_session_and_back(home: Served, tabs: Tabs) -> None:

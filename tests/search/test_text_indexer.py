@@ -17,7 +17,7 @@ from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import search
 from indexerd.search.text_indexer import TextIndexer
-from indexerd.sessions.facts import ActivityStats, RowFacts
+from indexerd.sessions.facts import ActivityStats, RowFacts, SessionUsage
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from tests.store.rows import scratch
@@ -96,7 +96,7 @@ class Session:
         for row in sorted(self.tree.path()):
             deeds.add(read(self.row(row), self.tree.id(row)), "/w")
         for row in range(len(self.tree)):
-            deeds.spent.add(read(self.row(row), self.tree.id(row)).tokens)
+            deeds.spent.add(read(self.row(row), self.tree.id(row)))
         return deeds.facts()
 
 
@@ -111,7 +111,7 @@ class Watch:
             files, index, self._publish, lambda _: False, secrets=OwnSecrets(tuple)
         )
 
-    def _publish(self, _session_id: str, facts: RowFacts) -> None:
+    def _publish(self, _session_id: str, facts: RowFacts, _usage: SessionUsage) -> None:
         self.facts = facts
 
     def all_read(self, limit: int = 500) -> RowFacts:

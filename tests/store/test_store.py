@@ -75,3 +75,24 @@ def test_a_row_that_does_not_decode_is_damage(store: StateStore, text: bytes) ->
     assert "secret" not in str(bad.value)
     store.close()
     assert not store._path.exists()
+
+
+@pytest.mark.parametrize("sort", ["recent", "cost", "longest", "prompts"])
+def test_pages_in_every_order_have_each_row_once(store: StateStore, sort: str) -> None:
+    """S3.6: the largest first, equal and unknown values by id; counts are those of the pages."""
+    values = [0, 5, 5, None, 2, None, 1]
+    rows = [
+        row(f"s{n}", n % 3, costUsd=value, durationMs=value, userMessageCount=value, agent="pi")
+        for n, value in enumerate(values)
+    ]
+    put(store, *rows, row("x", agent="claude"), row("sub", subagent=True))
+    found, cursor = listed(store, sort=sort, agent="pi", limit=3)
+    while cursor:
+        more, cursor = listed(store, sort=sort, agent="pi", limit=3, cursor=cursor)
+        found += more
+    unknown = 0 if sort == "prompts" else -1
+    keys = {f"s{n}": -(unknown if value is None else value) for n, value in enumerate(values)}
+    keys = {f"s{n}": -(n % 3) for n in range(len(values))} if sort == "recent" else keys
+    assert found == sorted(keys, key=lambda session: (keys[session], session))
+    assert store.count("agent") == {"pi": 7, "claude": 1}
+    assert store.count("agent", agent="pi", subagents=True, without=["s1"]) == {"pi": 7}

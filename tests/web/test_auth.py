@@ -45,7 +45,11 @@ def test_only_listed_assets_are_served() -> None:
     for name in ("../home.py", "home.html", "page.html", "", "/etc/passwd", "home.css/"):
         assert name not in FILES
     evil = "<script>x</script>\ud800"
-    page = bytes(render("problem.html", title="No", message=evil, hint="a `b`").body).decode()
+    near = [{"sessionId": "a/b", "name": evil}]
+    told = {"title": "No", "message": evil, "hint": "a `b`", "candidates": near}
+    page = bytes(render("problem.html", **told).body).decode()
+    assert 'href="/s/a%2Fb"' in page
+    assert "<script>" not in page
     assert "&lt;script&gt;x" in page
     assert "<code>b</code>" in page
     sinks = ("innerHTML", "outerHTML", "insertAdjacentHTML", "DOMParser", "eval(", "http:")

@@ -81,6 +81,7 @@ _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-nam
 _TITLES = (*_TITLE_LINES, "summary", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})  # tools that wait for the user
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
 Place = tuple[int, int]  # offset and length of a line in the file
 
@@ -174,6 +175,9 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     row = _put(tree, memory, line, what, place)
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at)
+    if what.code == ANSWERS[Turn.OPEN]:
+        asks = any(string(block.get("name")) in _ASKING for block in content_of(line))
+        tree.asking = row if asks else tree.asking
     if what.code == PROMPT == tree.codes[row]:
         tree.opened_by(row, lambda: preview(what.text))
     if what.code == PROMPTED and not child:

@@ -43,7 +43,7 @@ from indexerd.agents.json_lines import (
     string,
 )
 from indexerd.entries import MESSAGE, Base, Header, Kind, Turn, code
-from indexerd.times import iso_ms
+from indexerd.times import DAY_MS, iso_ms
 
 _BY_TIME, _BY_TURN = 1, 2  # ways to recognise copied lines
 _AT_ONCE_MS = 1000  # at most, between the first and the last line of a copy
@@ -55,6 +55,7 @@ _ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # prompts of a human or another age
 _LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # may precede the prompt in a turn
 _COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
+_ASKING = "request_user_input"  # the tool that asks the user
 _TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
 _PROGRAM = code(Kind.CUSTOM, message=True)
 Sums = tuple[int, int, int]  # tokens by _COUNTS
@@ -71,6 +72,7 @@ class Memory(msgspec.Struct):
     # tokens: in a fork codex continues its parent's sums, or starts at 0
     total: Sums = (0, 0, 0)  # codex's newest sums
     spent: Sums = (0, 0, 0)  # by this session itself
+    model: str = ""
     # turns
     turn: str = ""  # id of the current turn, if it has one
     open: bool = False  # a turn has begun and not ended
@@ -188,6 +190,7 @@ class _Scanner:
             case "turn_context":  # a turn's model and directory
                 self._under_way(name_of(item.get("turn_id")))
                 self._in_directory(string(item.get("cwd")))
+                self.memory.model = name_of(item.get("model")) or self.memory.model
                 self._add(Kind.SETTING)
             case "compacted":
                 memory, summary = self.memory, parse_entry.summary_of(string(item.get("message")))
@@ -222,7 +225,9 @@ class _Scanner:
         tree, old = self.tree, self.memory
         tree.header, tree.git_branch, start = header, branch, len(tree)
         asks = _PROGRAM if header.subagent else PROMPT
-        self.memory = Memory(start, header.session_id, asks, self.at, total=old.total)
+        self.memory = Memory(
+            start, header.session_id, asks, self.at, total=old.total, model=old.model
+        )
         self.memory.began = self.memory.since = start
         if old.thread == header.session_id:  # a revert
             self.memory.spent = old.spent
@@ -233,6 +238,7 @@ class _Scanner:
     def _mark_copied(self) -> None:
         tree = self.tree
         tree.copied, tree.tokens = len(tree), None
+        tree.tokens_on.clear()
         if tree.header is not None and tree.header.subagent:
             tree.openings.clear()  # its own first prompt counts
 
@@ -257,7 +263,8 @@ class _Scanner:
             memory.pending += kind not in _UNANSWERED
             if not memory.tasks and memory.answer_row >= 0:
                 self._ends_with(memory.answer_row, Turn.OPEN)
-            self._add(Kind.CALL, own)
+            row = self._add(Kind.CALL, own)
+            self.tree.asking = row if item.get("name") == _ASKING else self.tree.asking
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
             late = memory.tasks and not memory.open  # it does not reopen the turn
@@ -469,7 +476,11 @@ class _Scanner:
         old = (0, 0, 0) if starts else memory.total
         sent, cached, output = (memory.spent[at] + sums[at] - old[at] for at in range(3))
         memory.total, memory.spent = sums, (sent, cached, output)
-        self.tree.tokens = max(0, sent - cached), output, cached, 0
+        before, new = self.tree.tokens or (0, 0, 0, 0), (max(0, sent - cached), output, cached, 0)
+        self.tree.tokens, key = new, (self.at // DAY_MS, memory.model)
+        booked = self.tree.tokens_on.get(key, (0, 0, 0, 0))
+        changes = zip(booked, new, before, strict=True)
+        self.tree.tokens_on[key] = tuple([old + now - then for old, now, then in changes])
 
 
 def _sums(counts: Fields) -> Sums:

@@ -63,6 +63,9 @@
   function swap(page, typed) {
     const before = typed ? [] : seen();
     const focus = focused();
+    if ($("filters").querySelector("details[open]")) {
+      page.querySelector("#filters details")?.setAttribute("open", "");
+    }
     for (const id of ["filters", "results"]) {
       const fresh = page.getElementById(id);
       if (fresh && !$(id).isEqualNode(fresh)) $(id).replaceWith(document.importNode(fresh, true));

@@ -57,7 +57,7 @@ def prints(store: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+def read(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World(tmp_path_factory.mktemp("agents"))
     store = world.root / "stores"
     shutil.copytree(REAL, store, ignore=shutil.ignore_patterns("pi-oracle", "*checkpointed"))
@@ -65,7 +65,12 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     before = prints(store)
     world.run("run", "--once", "--json", code=None)
     assert prints(store) == before, "S1.10: a file of an agent changed"
-    found = world.run("list", "--all", "--archived", "--subagents", "--limit", "500", "--json")
+    return world
+
+
+@pytest.fixture(scope="module")
+def rows(read: World) -> dict[str, Row]:
+    found = read.run("list", "--all", "--archived", "--subagents", "--limit", "500", "--json")
     return {row["sessionId"]: row for row in found["sessions"]}
 
 
@@ -102,3 +107,25 @@ def test_every_agent_has_rows(rows: dict[str, Row]) -> None:
             assert row["models"], row["sessionId"]
     assert {row["agent"] for row in rows.values() if row["tokens"]["output"]} == AGENTS
     assert {row["agent"] for row in rows.values() if row["costUsd"]} <= {"pi", "opencode"}
+
+
+def test_use_by_day_agent_model_and_project_adds_up_to_the_sessions(
+    read: World, rows: dict[str, Row]
+) -> None:
+    """S1.13: no token, prompt or cent is lost or counted twice, whatever they are grouped by."""
+    usage = read.run("stats", "--json")
+    for group in ("days", "agents", "models", "projects"):
+        for key in ("input", "output", "cacheRead", "cacheWrite"):
+            assert sum(one["tokens"][key] for one in usage[group]) == usage["totals"]["tokens"][key]
+        assert sum(one["prompts"] for one in usage[group]) == usage["totals"]["prompts"]
+        cost = sum(one["costUsd"] or 0 for one in usage[group])
+        assert cost == pytest.approx(usage["totals"]["costUsd"] or 0)
+    for used in usage["agents"]:
+        own = [row for row in rows.values() if row["agent"] == used["agent"]]
+        assert used["sessions"] <= sum(not row["subagent"] for row in own)
+        for key, number in used["tokens"].items():
+            assert number == sum(row["tokens"][key] for row in own), (used["agent"], key)
+        cost = sum(row["costUsd"] or 0 for row in own)
+        assert (used["costUsd"] or 0) == pytest.approx(cost, abs=1e-4)
+    tenths, unknown = usage["context"]["tenths"], usage["context"]["unknown"]
+    assert 0 < sum(tenths) + unknown <= sum(not row["subagent"] for row in rows.values())

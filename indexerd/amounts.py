@@ -1,0 +1,37 @@
+"""Amounts as people read them: counts, money, durations."""
+
+from __future__ import annotations
+
+_SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+
+
+def compact(number: int) -> str:
+    """Write a count in at most five characters, as 950, 1.2k, 34k or 5.6M."""
+    for size, unit in _SIZES:
+        if number >= 0.9995 * size:
+            value = number / size
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"  # noqa: PLR2004 - two digits
+    return str(number)
+
+
+def dollars(usd: float | None) -> str:
+    """Write an amount of money; "" if it is unknown, and four decimals below a cent."""
+    if usd is None:
+        return ""
+    return f"${usd:,.4f}" if 0 < usd < 0.01 else f"${usd:,.2f}"  # noqa: PLR2004 - a cent
+
+
+def duration(ms: int) -> str:
+    """Write a duration in one or two units, as `under 1 s`, `12 min`, `3 h 20 min` or `4 days`."""
+    if ms < _SECOND:
+        return "under 1 s"
+    if ms < _MINUTE:
+        return f"{ms // _SECOND} s"
+    if ms < _HOUR:
+        return f"{ms // _MINUTE} min"
+    if ms < _DAY:
+        hours, rest = divmod(ms, _HOUR)
+        return f"{hours} h {rest // _MINUTE} min" if rest >= _MINUTE else f"{hours} h"
+    days = ms // _DAY
+    return f"{days} day{'s' * (days != 1)}"

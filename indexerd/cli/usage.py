@@ -1,0 +1,148 @@
+"""`stats`: what one session, or all of them, used.
+
+Tables have bars on a terminal. On a narrow one, columns are left out before the bar gets too short.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from indexerd.amounts import compact, dollars, duration
+from indexerd.cli import main as cli
+from indexerd.cli import printing as render
+from indexerd.cli.backend import aside, project, safe
+from indexerd.cli.sessions import SINCE
+from indexerd.errors import UsageError
+
+Row = dict[str, Any]
+
+DAYS, NAMES = 14, 8  # rows of each group without --by
+BAR_MIN, BAR_MAX, NAME_MAX = 6, 40, 36  # columns
+_GROUPS = {"day": "days", "agent": "agents", "model": "models", "project": "projects"}
+_DROPPED = ("sessions", "prompts", "cost")  # columns, in this order, for want of room
+BY = cli.option("--by", "Only this grouping, in full.", type=click.Choice([*_GROUPS]))
+
+
+@cli.command(cli.argument("ref", required=False), SINCE, BY)
+def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
+    """Show what all sessions used, or how full one's context is.
+
+    Without REF: prompts, tokens and cost by day (UTC), agent, model and project, the longest
+    sessions, how full contexts were at the last answer, and what indexing cost.
+    """
+    if ref:
+        if since or by:
+            raise UsageError("--since and --by are for all sessions", hint="omit REF")
+        answer = cli.current().call("stats", {"ref": ref, "cwd": project()})
+        if not cli.as_json(answer):
+            names = "contextTokens estimated window percent usable shouldCompact warnings"
+            names += f" {' '.join(answer['totals'])}"
+            yield from render.fields(answer | answer["totals"], names)
+        return
+    answer = cli.current().call("usage", {"since": since})
+    if cli.as_json(answer):
+        return
+    if not answer["days"]:
+        aside("nothing was used" + (f" since {answer['since']}" if since else " yet"))
+    elif by:
+        yield from _group(by, answer[_GROUPS[by]])
+    else:
+        yield from _overview(answer)
+
+
+def _overview(answer: Row) -> Iterator[str]:
+    sums = answer["totals"]
+    sessions = render.count(sums["sessions"], "session")
+    yield render.heading(f"{sessions}, {render.count(sums['prompts'], 'prompt')}")
+    cost = dollars(sums["costUsd"])
+    yield f"{compact(_tokens(sums))} tokens" + (f", {cost}" if cost else "")
+    for by, key in _GROUPS.items():
+        rows = answer[key][-DAYS:] if by == "day" else answer[key][:NAMES]
+        more = len(answer[key]) - len(rows)
+        yield from ("", *_group(by, rows))
+        if more:
+            yield f"{more} more; --by {by} shows all"
+    longest = [row for row in answer["longest"] if row["durationMs"]][:5]
+    yield ""
+    longest_rows = [(duration(row["durationMs"]), safe(row["name"])) for row in longest]
+    yield from render.table(("lasted", "longest sessions"), longest_rows)
+    tenths, unknown = answer["context"]["tenths"], answer["context"]["unknown"]
+    if any(tenths):
+        labels = [f"{10 * at}-{10 * at + 10}%" for at in range(10)]
+        cells = {"context used": labels, "sessions": [*map(str, tenths)]}
+        yield from ("", *_bars(cells, tenths))
+        if unknown:
+            yield f"{render.count(unknown, 'session')} with a model of unknown window"
+    indexing = answer["indexing"]
+    since, unpriced = indexing["since"], indexing["unpricedCalls"]
+    cost = f"{dollars(indexing['costUsd'])} since {since}" if since else "no calls to remote models"
+    yield from ("", f"Indexing: {cost}")
+    if unpriced:
+        yield f"{render.count(unpriced, 'call')} of unknown cost"
+
+
+def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:
+    field = "cwd" if by == "project" else by
+    cells = {
+        by: [_named(row[field]) for row in rows],
+        "sessions": [str(row["sessions"]) for row in rows],
+        "prompts": [str(row["prompts"]) for row in rows],
+        "tokens": [compact(_tokens(row)) for row in rows],
+        "cost": [dollars(row["costUsd"]) or "-" for row in rows],
+    }
+    return _bars(cells, [_tokens(row) for row in rows])
+
+
+def _named(name: str | None) -> str:
+    if name and name.startswith("/"):
+        from indexerd.privacy.redact import shown_path
+
+        name = render.exact(shown_path(name))
+        home = str(Path.home())
+        name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
+    return safe(name or "unknown")
+
+
+def _tokens(sums: Row) -> int:
+    return sum(sums["tokens"].values())
+
+
+def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
+    """Lay out columns, names first; on a terminal with a bar for each value."""
+    if not (cli.current().color == "always" or sys.stdout.isatty()):
+        yield from map("\t".join, zip(*cells.values(), strict=True))
+        return
+    from rich.cells import cell_len, set_cell_size
+
+    columns = shutil.get_terminal_size().columns
+    widths = {name: max(map(cell_len, (name, *texts))) for name, texts in cells.items()}
+    first = next(iter(cells))
+    widths[first] = min(widths[first], NAME_MAX, max(10, columns // 3))
+
+    def room() -> int:
+        return min(BAR_MAX, columns - sum(widths[name] + 2 for name in cells))
+
+    for name in _DROPPED:
+        if room() < BAR_MIN and name in cells and len(cells) > 2:  # noqa: PLR2004 - name and value
+            del cells[name]
+    most = max(values, default=0)
+
+    def line(texts: Sequence[str]) -> str:
+        numbers = [text.rjust(widths[name]) for name, text in zip(cells, texts, strict=True)]
+        width, text = widths[first], texts[0]
+        while cell_len(text) > width and "/" in text[2:]:  # a path's end says more
+            text = f"…/{text[2:].partition('/')[2]}"
+        if cell_len(text) > width:
+            text = set_cell_size(text, width - 1) + "…"
+        return "  ".join([set_cell_size(text, width), *numbers[1:]])
+
+    yield render.dim(line([*cells]))
+    for texts, value in zip(zip(*cells.values(), strict=True), values, strict=True):
+        bar = "█" * round(room() * value / most) if most else ""
+        yield f"{line(texts)}  {bar or '▏' * (value > 0)}".rstrip()

@@ -1,0 +1,148 @@
+"""What the sessions used: prompts, tokens and cost by day, agent, model and project.
+
+Days are UTC. A day of a session counts if something was used on it; sub-agents' sessions use tokens
+but are not counted as sessions. Sessions that are ranked, and contexts, are those of the sessions
+last active in the range. What indexing cost is what the budget's journal still has.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from indexerd.errors import UsageError
+from indexerd.models.budget import journal
+from indexerd.models.prices import window_of
+from indexerd.protocol.params import Usage
+from indexerd.sessions.facts import TOKEN_KEYS
+from indexerd.store.store import StateStore
+from indexerd.times import DAY_MS, iso_ms, iso_of_ms
+
+RANKED, GROUPS_MAX, DAYS_MAX = 10, 100, 4000
+_TOTALS = ("sessions", "prompts", "tokens", "costUsd")
+_SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
+
+_USED = """WITH used AS MATERIALIZED (
+  SELECT day, agent, usage.model AS model, cwd, CASE WHEN NOT subagent THEN id END AS own,
+    usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost
+  FROM usage JOIN session USING (id)
+  WHERE day BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
+"""
+_SUMS = (
+    "count(DISTINCT own), total(prompts), total(input), total(output), total(cache_read),"
+    " total(cache_write), sum(cost)"
+)
+_GROUPS = {"days": "day", "agents": "agent", "models": "model", "projects": "cwd"}
+_IN_SPAN = (
+    "NOT subagent AND modified >= ? AND modified < ? AND id NOT IN (SELECT value FROM json_each(?))"
+)
+
+Row = dict[str, Any]
+
+
+def usage(store: StateStore, args: Usage, calls: Path, hidden: Sequence[str] = ()) -> Row:
+    """Sum up the sessions' use, without that of `hidden` ones; `calls` is the budget's journal."""
+    first, last = _day(args.since, 0), _day(args.until, sys.maxsize // DAY_MS)
+    span = (first, last, json.dumps(hidden))
+    return {
+        "since": _date(first) if args.since else None,
+        "until": _date(last) if args.until else None,
+        **_grouped(store, span),
+        "longest": _ranked(store, "duration", span),
+        "mostPrompts": _ranked(store, "prompts", span),
+        "context": _contexts(store, span),
+        "indexing": _indexing(calls, first, last),
+    }
+
+
+def _day(time: str | None, default: int) -> int:
+    if time is None:
+        return default
+    if not iso_ms(time):
+        raise UsageError("not a time", hint="write it like 2026-01-31, or 2026-01-31T12:00:00Z")
+    return iso_ms(time) // DAY_MS
+
+
+def _date(day: int) -> str:
+    return iso_of_ms(day * DAY_MS)[:10]
+
+
+def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
+    """Return the totals, the days in order, and the other groups by tokens."""
+    queries = [f"SELECT 'totals', '', {_SUMS} FROM used"]  # noqa: S608 - our own, as below
+    for key, column in _GROUPS.items():
+        queries.append(f"SELECT '{key}', {column}, {_SUMS} FROM used GROUP BY {column}")  # noqa: S608
+    found = defaultdict[str, list[Row]](list)
+    for key, value, *sums in store.select(_USED + " UNION ALL ".join(queries), *span):
+        named = {_GROUPS.get(key, ""): _date(value) if key == "days" else value}
+        found[key].append(named | _sums(sums))
+    for key, groups in found.items():
+        if key != "days":
+            groups.sort(key=lambda group: -sum(group["tokens"].values()))
+    answer: Row = {key: found[key][:GROUPS_MAX] for key in _GROUPS}
+    answer["days"] = sorted(found["days"], key=lambda group: group["day"])[-DAYS_MAX:]
+    return {"totals": {key: found["totals"][0][key] for key in _TOTALS}, **answer}
+
+
+def _sums(sums: Sequence[Any]) -> Row:
+    sessions, prompts, *tokens, cost = sums
+    return {
+        "sessions": sessions,
+        "prompts": int(prompts),
+        "tokens": dict(zip(TOKEN_KEYS, map(int, tokens), strict=True)),
+        "costUsd": None if cost is None else round(cost, 6),
+    }
+
+
+def _ranked(store: StateStore, by: str, span: tuple[Any, ...]) -> list[Row]:
+    sql = (
+        f"SELECT id FROM session WHERE {_IN_SPAN} AND {by} > 0"  # noqa: S608 - our own
+        f" ORDER BY {by} DESC, id LIMIT {RANKED}"
+    )
+    rows = store.get_many(row[0] for row in store.select(sql, *_times(span)))
+    return [{key: row.get(key) for key in (*_SHOWN, "costUsd")} for row in rows.values()]
+
+
+def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:
+    first, last, hidden = span
+    return first * DAY_MS, min((last + 1) * DAY_MS, sys.maxsize), hidden
+
+
+def _contexts(store: StateStore, span: tuple[Any, ...]) -> Row:
+    """Count sessions by how full their context was at the last answer, in tenths of the window."""
+    tenths, unknown = [0] * 10, 0
+    sql = (
+        "SELECT context, context_window, provider, model FROM session"  # noqa: S608 - our own
+        f" WHERE {_IN_SPAN} AND context > 0"
+    )
+    for used, recorded, provider, model in store.select(sql, *_times(span)):
+        window = recorded or window_of(provider or None, model or "") or 0
+        if used > window:  # the list of windows may be wrong about this model
+            unknown += 1
+        else:
+            tenths[min(9, 10 * used // window)] += 1
+    return {"tenths": tenths, "unknown": unknown}
+
+
+def _indexing(path: Path, first: int, last: int) -> Row:
+    calls = [call for call in journal(path) if first <= 1000 * call.t // DAY_MS <= last]
+    days, models = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    for call in calls:
+        days[_date(int(1000 * call.t // DAY_MS))].append(call.usd)
+        models[call.model].append(call.usd)
+    return {
+        **_cost(call.usd for call in calls),
+        "since": min(days, default=None),
+        "days": [{"day": day, **_cost(costs)} for day, costs in sorted(days.items())],
+        "models": [{"model": model, **_cost(costs)} for model, costs in sorted(models.items())],
+    }
+
+
+def _cost(costs: Iterable[float | None]) -> Row:
+    known = [*costs]
+    total = round(sum(cost or 0.0 for cost in known), 6)
+    return {"calls": len(known), "costUsd": total, "unpricedCalls": known.count(None)}

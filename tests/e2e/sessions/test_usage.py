@@ -1,0 +1,182 @@
+"""What sessions used, by day, agent, model and project, and which of them wait for the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from tests.e2e import terminal
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.world import Session, World, clock, opencode_rows, until, wait
+
+AT = datetime(2026, 11, 21, 23, 50, tzinfo=UTC)
+MODELS = ("claude-opus-4-5", "gpt-5.2")
+
+
+def answer(session: Session, model: str, tokens: int, usd: float) -> str:
+    cost = {"total": usd}
+    counts = {"input": tokens, "output": 10, "cacheRead": 5, "cacheWrite": 1, "cost": cost}
+    counts |= {"totalTokens": 150_000}
+    provider = "openai" if model.startswith("gpt") else "anthropic"
+    return session.answer(provider=provider, model=model, usage=counts)
+
+
+def talks(world: World) -> tuple[Session, Session]:
+    """A session over midnight, with two models and an abandoned branch, and its fork."""
+    clock.now = AT
+    session = world.session(cwd="/w/shop")
+    session.say("user", "Begin.")
+    fork = answer(session, MODELS[0], 100, 0.5)
+    clock.now += timedelta(minutes=20)
+    session.say("user", "Try this.")
+    answer(session, MODELS[0], 1000, 0.25)
+    session.last = fork
+    session.say("user", "Try that.")
+    answer(session, MODELS[1], 10, 0.125)
+    clock.now += timedelta(days=1)
+    other = session.fork(cwd="/w/other")
+    lines = session.path.read_bytes().split(b"\n", 1)[1]
+    with other.path.open("ab") as file:
+        file.write(lines)
+    other.last = session.last
+    other.say("user", "And here?")
+    answer(other, MODELS[1], 1, 0.0625)
+    clock.now = None
+    return session, other
+
+
+def test_use_is_kept_by_day_model_and_project(world: World) -> None:
+    """S1.13: days are UTC; a prompt counts for the model that answers it, a fork's copy never."""
+    session, other = talks(world)
+    with world.daemon():
+        for one in (session, other):
+            until(lambda key=one.id: world.row(key).get("costUsd"), "the facts")
+        usage = world.call("usage")
+
+        def seen(group: str, key: str) -> dict[str, Any]:
+            facts = ("sessions", "prompts", "costUsd")
+            return {one[key]: tuple(one[fact] for fact in facts) for one in usage[group]}
+
+        days = {
+            "2026-11-21": (1, 1, 0.5),
+            "2026-11-22": (1, 2, 0.375),
+            "2026-11-23": (1, 1, 0.0625),
+        }
+        assert seen("days", "day") == days
+        models = {MODELS[0]: (1, 2, 0.75), MODELS[1]: (2, 2, 0.1875)}
+        assert seen("models", "model") == models
+        assert seen("projects", "cwd") == {"/w/shop": (1, 3, 0.875), "/w/other": (1, 1, 0.0625)}
+        tokens = {"input": 1111, "output": 40, "cacheRead": 20, "cacheWrite": 4}
+        assert usage["totals"] | {"tokens": tokens} == usage["totals"]
+        assert [row["sessionId"] for row in usage["longest"]] == [other.id, session.id]
+        assert sum(usage["context"]["tenths"]) == 2
+        day = world.call("usage", since="2026-11-22", until="2026-11-22T12:00:00Z")
+        assert [one["day"] for one in day["days"]] == ["2026-11-22"]
+        assert (day["totals"]["prompts"], day["totals"]["costUsd"]) == (2, 0.375)
+        answer(other, MODELS[1], 1, 1.0)
+        until(lambda: world.call("usage")["totals"]["costUsd"] == 1.9375, "the new cost")
+    other.path.unlink()
+    with world.daemon():
+        until(lambda: world.row(other.id).get("gone"), "its end")
+        assert world.call("usage")["totals"]["costUsd"] == 1.9375
+        world.call("purge", ref=other.id)
+        assert world.call("usage")["totals"]["costUsd"] == 0.875
+
+
+def test_what_indexing_cost_is_in_the_budgets_journal(world: World) -> None:
+    """S2.1: calls to remote models with their cost, by day and model."""
+    world.scripted({"tokens": [1000, 200]})
+    session = world.session(5)
+    with world.daemon():
+        world.wait_meta(session.id)
+        indexing = world.call("usage")["indexing"]
+        assert indexing["calls"] == 1
+        assert [one["model"] for one in indexing["models"]] == ["scripted/test"]
+        assert world.call("usage", until="2020-01-01")["indexing"]["calls"] == 0
+
+
+def test_stats_fit_every_terminal(world: World) -> None:
+    """S0.27: bars and columns fit 40, 80 and 160 columns; in a pipe there are tabs and no bars."""
+    talks(world)
+    world.run("run", "--once")
+    command = [sys.executable, "-m", "indexerd", "--color", "never", "stats"]
+    env = world.env | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    for columns in (40, 80, 160):
+        code, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=columns)
+        text = got.decode().replace("\r\n", "\n")
+        assert code == 0
+        lines = [line for line in text.splitlines() if not line.startswith("indexerd:")]
+        assert max(map(cell_len, lines)) <= columns, text
+        for what in ("2 sessions, 4 prompts", "$0.94", "2026-11-22", "█", "pi", "/w/shop"):
+            assert what in text, text
+        assert ("sessions" in text.splitlines()[4]) is (columns > 40)
+    piped = world.run("stats", "--by", "day", "--since", "2026-11-22")
+    assert [line.split("\t")[::4] for line in piped.splitlines()] == [
+        ["2026-11-22", "$0.38"],
+        ["2026-11-23", "$0.06"],
+    ]
+    world.run("stats", "some-session", "--by", "day", code=2)
+    assert "nothing was used" in (world.run("stats", "--since", "1h"), world.stderr)[1]
+
+
+# -- who waits for the user
+
+
+def claude(name: str) -> Callable[[World, Path], tuple[str, Callable[[], Any]]]:
+    def begin(_world: World, home: Path) -> tuple[str, Callable[[], Any]]:
+        session = ClaudeSession(home)
+        session.turn()
+        session.prompt("Which database?")
+        call = {"type": "tool_use", "id": "toolu_1", "name": name, "input": {"plan": "# Move"}}
+        session.answer([{"type": "text", "text": "I have a plan."}, call], stop="tool_use")
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "SQLite"}
+        return session.id, lambda: session.prompt([result], toolUseResult={"answers": {}})
+
+    return begin
+
+
+def codex(_world: World, home: Path) -> tuple[str, Callable[[], Any]]:
+    thread = CodexThread(home)
+    thread.turn()
+    thread.event("task_started", turn_id="t2")
+    thread.event("user_message", message="Which database?")
+    thread.item("assistant", "I have to ask.", phase="commentary")
+    call = {"type": "function_call", "name": "request_user_input", "arguments": "{}"}
+    thread.write("response_item", call | {"call_id": "c1"})
+    output = {"type": "function_call_output", "call_id": "c1", "output": "SQLite"}
+    return thread.id, lambda: thread.write("response_item", output)
+
+
+def opencode(world: World, _home: Path) -> tuple[str, Callable[[], Any]]:
+    rows = opencode_rows(world)
+    rows.session("ses_a")
+    rows.said("ses_a", "msg_1", "user", "Which database?")
+    rows.message("ses_a", "msg_2", "assistant", modelID="m", providerID="p")
+    state = {"status": "running", "input": {"questions": []}}
+    rows.part("ses_a", "msg_2", "prt_1", type="tool", callID="c", tool="question", state=state)
+    done = "UPDATE part SET data = replace(data, 'running', 'completed'), time_updated = ?"
+    return "ses_a", lambda: rows.run(done, rows.tick())
+
+
+@pytest.mark.parametrize(
+    "begin", [claude("AskUserQuestion"), claude("ExitPlanMode"), codex, opencode],
+    ids=["claude-question", "claude-plan", "codex", "opencode"],
+)  # fmt: skip
+def test_a_session_that_asks_the_user_waits(
+    world: World, home: Path, begin: Callable[[World, Path], tuple[str, Callable[[], Any]]]
+) -> None:
+    """S3.13: as far as the agents' files tell; the answer ends it."""
+    session_id, reply = begin(world, home)
+    with world.daemon():
+        wait(world, session_id, state="waiting")
+        listed = world.call("list", state="waiting")["sessions"]
+        assert [row["sessionId"] for row in listed] == [session_id]
+        reply()
+        wait(world, session_id, state="active")
+        assert world.call("list", state="waiting")["sessions"] == []
