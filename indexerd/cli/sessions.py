@@ -152,14 +152,14 @@ def status(answer: Any) -> Iterator[str]:
     yield from render.fields(answer | {"watches": watches, "models": models}, _STATUS)
     for problem in answer["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
-        yield from render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", "  ")
+        yield from render.paragraph(f"{problem['cause']}\nfix: {problem['cure']}", "  ")
 
 
 @cli.command(
     cli.argument("ref", required=False),
-    cli.flag("--force", "Index even below the threshold."),
+    cli.flag("--force", "Index even with too few new prompts."),
     cli.flag("--wait", "Wait until the session is indexed."),
-    cli.flag("--all", "everything", "Index all sessions with enough new messages."),
+    cli.flag("--all", "everything", "Index all sessions with enough new prompts."),
     cli.flag("--dry-run", "With --all: only count sessions and estimate the cost."),
 )
 def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
