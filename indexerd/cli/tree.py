@@ -181,7 +181,7 @@ def digest(answer: Any) -> Iterator[str]:
         yield f"nothing to do: {safe(answer['reason'])}"
         return
     first, last = segment["covering_messages"]
-    yield f"{answer['before']} -> {answer['after']} messages ({answer['reduction']:.0f}% less)"
+    yield f"{answer['before']} -> {answer['after']} messages ({answer['reduction']:g}% less)"
     yield f"messages {first}-{last} are now summarised"
     names = "tokensSaved compression targetCompression topics files commands decisions model"
     yield from render.fields(answer, names)
