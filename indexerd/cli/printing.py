@@ -104,8 +104,8 @@ def _text(value: Any, name: str = "") -> str:
     """Write a value; its name's end says what it is."""
     if name.endswith("Usd"):
         return dollars(value)
-    if name.endswith("At") and (moment := times.iso_ms(str(value))):
-        return f"{datetime.fromtimestamp(moment / 1000):%Y-%m-%d %H:%M} ({age(value)})"  # noqa: DTZ006 - local
+    if name.endswith("At"):
+        return when(value)
     if name.endswith("Ms"):
         return duration(value)
     if value is True:
@@ -178,6 +178,13 @@ def exact(text: str) -> str:
     from indexerd.privacy.sanitize import escape_path
 
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
+
+
+def when(timestamp: str) -> str:
+    """Write a time in the local zone, and how long ago it was."""
+    moment = times.iso_ms(timestamp)
+    local = datetime.fromtimestamp(moment / 1000).astimezone()
+    return f"{local:%Y-%m-%d %H:%M} ({age(timestamp)})" if moment else ""
 
 
 def age(timestamp: str) -> str:

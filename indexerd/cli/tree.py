@@ -159,7 +159,7 @@ def history(answer: Any) -> Iterator[str]:
     full = "context" in answer
     for segment in answer["segments"]:
         first, last = segment["covering_messages"]
-        by = f"{segment['generated_at']} by {segment['model']}"
+        by = f"{render.when(segment['generated_at'])} by {segment['model']}"
         yield render.heading(f"{first}-{last}", f"  {safe(by)}")
         yield from [*render.markdown(segment["content"], "  ")][: None if full else 12]
         yield from render.fields(segment, "files_modified")

@@ -98,6 +98,7 @@ def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> Non
 
 def test_completion_knows_the_commands(home: Home) -> None:
     script = home.ix("completion", "bash").stdout
+    assert home.json("completion", "bash") == {"shell": "bash", "script": script.removesuffix("\n")}
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert "_INDEXERD_COMPLETE" in script
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
