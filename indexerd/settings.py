@@ -313,9 +313,11 @@ def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
 
 def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
     key = ".".join(str(part) for part in error["loc"])
-    message, hint = str(error["msg"]).removeprefix("Value error, "), "see config/indexerd.toml"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    message = re.sub("^(Input|String|List|Value) should ", "must ", message)
+    hint = "`indexerd config show` lists every setting"
     if error["type"] == "extra_forbidden":
-        message, hint = "no such key", "`indexerd config show` lists them all"
+        message, hint = "no such key", "`indexerd config show` lists every setting"
     elif key.startswith("model_keys") or key == "digest.model":
         message = "not a model key" if "." in key else message
         hint = "provider/model: google/…, for example google/gemini-3.5-flash-lite, or openai/…,"

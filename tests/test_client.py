@@ -1,11 +1,10 @@
-"""The blocking client against scripted and real servers: load, umask, memory, crashes."""
+"""The blocking client against scripted and real servers: load, memory, crashes."""
 
 import contextlib
 import os
 import resource
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -33,12 +32,11 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 SERVER = """
-import asyncio, os, sys
+import asyncio, sys
 from pathlib import Path
 from indexerd.daemon.unix_server import UnixServer
 
 path = Path(sys.argv[1])
-os.umask(int(sys.argv[2]))
 
 async def main():
     server = UnixServer(path, lambda request, peer: request.params, lambda why: None)
@@ -56,9 +54,9 @@ class Process(NamedTuple):
 
 
 @contextlib.contextmanager
-def process(directory: Path, *, path: Path | None = None, umask: int = 0o022) -> Iterator[Process]:
-    path = path or directory / "d" / "s.sock"
-    command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask)]
+def process(directory: Path) -> Iterator[Process]:
+    path = directory / "d" / "s.sock"
+    command = [sys.executable, "-c", SERVER, os.fspath(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as made:
         try:
             assert made.stdout is not None
@@ -226,12 +224,3 @@ def test_six_hundred_clients_at_once(directory: Path) -> None:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         crowd = [stack.enter_context(Client(server.path, SECONDS)) for _ in range(600)]
         assert [one.call("echo", {"n": n})["n"] for n, one in enumerate(crowd)] == list(range(600))
-
-
-def test_directory_and_socket_are_private(directory: Path) -> None:
-    """Directories 0700, socket 0600."""
-    with process(directory, path=directory / "new" / "d" / "s.sock", umask=0) as server:
-        for each in (server.path.parent.parent, server.path.parent):
-            assert stat.S_IMODE(each.stat().st_mode) == 0o700
-        assert stat.S_IMODE(server.path.lstat().st_mode) == 0o600
-        assert call_once(server.path, "echo") == {}

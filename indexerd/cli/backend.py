@@ -190,10 +190,16 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         data = {key: value for key, value in bad.data().items() if key != "kind"}
         put([json_text({"error": {"code": bad.kind, "message": message} | data})])
         return bad.exit_code
-    aside(f"indexerd: {safe(message, 8000)}")
+    problems = getattr(bad, "problems", ())
+    aside("indexerd: invalid configuration" if problems else f"indexerd: {safe(message, 8000)}")
+    for problem in problems:
+        from indexerd.privacy.redact import shown_path
+
+        where = ": ".join(filter(None, (problem["file"], problem["key"])))
+        aside(f"  {safe(shown_path(where), 8000)}: {safe(problem['message'], 8000)}")
     for session in getattr(bad, "candidates", ()):
         aside(f"  {safe(session.get('sessionId'))}  {safe(session.get('name'))}")
-    for problem in getattr(bad, "problems", ()):
-        aside("hint: " + safe(": ".join(filter(None, (problem["key"], problem["hint"])))))
-    aside(f"hint: {safe(bad.hint)}")
+    hints = [problem["hint"] for problem in problems] or [bad.hint]
+    for hint in dict.fromkeys(hints):
+        aside(f"hint: {safe(hint)}")
     return bad.exit_code

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
+PROBE_SECONDS = 2.0
 
 Check = tuple[str, str, str, str]  # name; ok, note or bad; finding; cure
 
@@ -51,13 +54,21 @@ def _checks(app: App) -> Iterator[Check]:
     yield "configuration", "bad" if loaded.problems else "ok", finding, "indexerd config check"
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         yield name, *_looked(path, writable=True)
-    for root in session_roots(loaded.settings, os.environ, Path.home()):
+    roots = session_roots(loaded.settings, os.environ, Path.home())
+    for root in roots:
         state, finding, cure = _looked(Path(root.sessions))
-        yield root.agent, *(_scanned(root) if state == "ok" else (state, finding, cure))
+        if state == "ok":
+            yield root.agent, *_scanned(root)
+        elif state == "bad" or not any(_is_elsewhere(root, other) for other in roots):
+            wanted = getattr(loaded.settings.agents, root.agent).roots
+            if state == "note" and not wanted:  # the agent may not be installed
+                state, finding = "ok", f"no sessions; {finding}"
+            yield root.agent, state, finding, cure
     models = Models(loaded.settings, os.environ)
     for model in models.available():
         sends = "sends redacted transcripts to its provider" if model.remote else "runs locally"
-        yield "model", "ok", f"{model.key} ({sends})", ""
+        down = _refused(loaded.settings.providers.openai.base_url, model.key)
+        yield "model", "bad" if down else "ok", f"{model.key} ({down or sends})", "start the server"
     for key, why in models.missing.items():
         yield "model", "note", f"{key}: {why}", "needed only if you want to use this model"
     if not models.available():
@@ -75,7 +86,7 @@ def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return "note", f"{path} does not exist", "nothing to do: it will be used once it exists"
+        return "note", f"{path} does not exist", "it will be used once it exists"
     except OSError as bad:
         return "bad", f"{path}: {bad.strerror}", "check the path, and its owner and mode"
     if writable and not os.access(path, os.W_OK):
@@ -83,14 +94,36 @@ def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
     return "ok", str(path), ""
 
 
+def _is_elsewhere(root: SessionRoot, other: SessionRoot) -> bool:
+    """Whether an agent keeps its sessions in another of its places, which exists."""
+    return other.agent == root.agent and other is not root and Path(other.sessions).exists()
+
+
+def _refused(base_url: str, model: str) -> str:
+    """Return why a server on this machine cannot be reached; others are not contacted."""
+    from indexerd.models.registry import LOOPBACK
+
+    url = urlsplit(base_url)
+    if not model.startswith("openai/") or url.hostname not in LOOPBACK:
+        return ""
+    try:
+        port = url.port or (443 if url.scheme == "https" else 80)
+        socket.create_connection((url.hostname, port), PROBE_SECONDS).close()
+    except OSError as bad:
+        return f"no server answers on {base_url}: {bad.strerror or 'timed out'}"
+    return ""
+
+
 def _scanned(root: SessionRoot) -> tuple[str, str, str]:
+    from indexerd.sources.roots import Layout
     from indexerd.sources.scan import SessionDiscovery
 
     discovery = SessionDiscovery()
     discovery.renew([root])
     scan = discovery.scan([root])
     blind = [f"{path}: {why}" for path, (why, _) in scan.unreadable.items()]
-    sessions = f"{count(len(scan.files), 'session')} in {root.sessions}"
+    noun = "session" if root.layout is Layout.DATABASE else "file"
+    sessions = f"{count(len(scan.files), noun)} in {root.sessions}"
     return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 
 

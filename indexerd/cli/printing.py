@@ -7,8 +7,11 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
+from indexerd import times
+from indexerd.amounts import dollars, duration
 from indexerd.cli.backend import safe
 from indexerd.cli.main import current
 
@@ -19,7 +22,17 @@ _TIMES = ("modifiedAt", "lastActivity", "timestamp")
 _HEADERS = {"sessionId": "session", "cwd": "directory", "leafId": "leaf", "active": "current"}
 _HEADERS |= {"modifiedAt": "active", "lastActivity": "active", "timestamp": "age", "id": "entry"}
 _HEADERS |= {"userMessageCount": "prompts", "userMessages": "prompts", "current": "", "text": ""}
-_HEADERS |= {"branchPointId": "branches off at"}
+_HEADERS |= {"branchPointId": "branches off at", "gist": "summary"}
+_NAMES = {"cwd": "directory", "createdAt": "started", "modifiedAt": "last active"}
+_NAMES |= {"messageCount": "messages", "userMessageCount": "prompts", "userMessages": "prompts"}
+_NAMES |= {"newUserMessages": "new prompts", "lastScanAt": "last scan", "costUsd": "cost"}
+_NAMES |= {"durationMs": "duration", "dailyUsd": "daily cap", "spentUsd": "spent"}
+_NAMES |= {"fullMessageCount": "messages on path", "foldedMessages": "summarised"}
+_HEADING = re.compile(r"(?<!\S)#{2,6} ")  # in one line, headings are no lines
+_MARKS = re.compile(  # of Markdown inside a line
+    r"\*\*(?P<bold>.{1,300}?)\*\*|`(?P<code>[^`]{1,300})`"
+    r"|\[(?P<link>[^\]]{1,300})\]\((?P<url>https?://[^)\s]{1,300})\)"
+)
 DEEPEST = 12  # levels of indentation in a tree
 
 
@@ -32,10 +45,14 @@ def styled(text: str, style: str) -> str:
     return f"{style}{text}{_RESET}" if text and wanted else text
 
 
+def on_terminal() -> bool:
+    return current().color == "always" or sys.stdout.isatty()
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Lay out rows: aligned under headers on a terminal, otherwise tab-separated."""
     cells = [[safe(cell) for cell in row] for row in rows]
-    if not (current().color == "always" or sys.stdout.isatty()):
+    if not on_terminal():
         yield from map("\t".join, cells)
         return
     import shutil
@@ -82,15 +99,26 @@ def fields(values: Mapping[str, Any], names: str = "") -> Iterator[str]:
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Map the names of non-empty fields, as words, to their values as text."""
     return {
-        re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(value)
+        _NAMES.get(name) or re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): text
         for name, value in values.items()
-        if value not in (None, "", [], {}, False)
+        if value not in (None, "", [], {}, False) and (text := _text(value, name))
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, name: str = "") -> str:
+    """Write a value; its name's end says what it is."""
+    if name.endswith("Usd"):
+        return dollars(value)
+    if name.endswith("At"):
+        return when(value)
+    if name.endswith("Ms"):
+        return duration(value)
+    if value is True:
+        return "yes"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {text}" for name, text in _as_texts(value).items())
+        return ", ".join(f"{key} {text}" for key, text in _as_texts(value).items())
     if isinstance(value, list):
         more = f" and {len(value) - _SHOWN} more" if len(value) > _SHOWN else ""
         return ", ".join(map(_text, value[:_SHOWN])) + more
@@ -98,7 +126,7 @@ def _text(value: Any) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def heading(name: str, more: str = "") -> str:
@@ -127,6 +155,31 @@ def paragraph(text: str, indent: str = "") -> Iterator[str]:
     return (indent + line if line else "" for line in exact(text).split("\n"))
 
 
+def markdown(text: str, indent: str = "") -> Iterator[str]:
+    """Write Markdown; a terminal shows emphasis in place of its marks."""
+    fenced = False
+    for line in exact(text).split("\n") if on_terminal() else ():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            continue
+        if not fenced and (title := re.fullmatch(r"#{1,6} (.*)", line)):
+            yield indent + styled(title[1], _BOLD)
+        else:
+            yield (indent + (line if fenced else without_marks(line))).rstrip()
+    yield from () if on_terminal() else paragraph(text, indent)
+
+
+def without_marks(line: str) -> str:
+    """Replace Markdown's marks in a line, if it is for a terminal."""
+
+    def shown(found: re.Match[str]) -> str:
+        if found["link"]:
+            return f"{found['link']} ({found['url']})"
+        return styled(found["bold"], _BOLD) if found["bold"] else found["code"]
+
+    return _MARKS.sub(shown, _HEADING.sub("", line)) if on_terminal() else line
+
+
 def exact(text: str) -> str:
     """Show characters that could act on a terminal as escapes; keep lines and tabs."""
     from indexerd.privacy.sanitize import escape_path
@@ -134,9 +187,14 @@ def exact(text: str) -> str:
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
 
+def when(timestamp: str) -> str:
+    """Write a time in the local zone, and how long ago it was."""
+    moment = times.iso_ms(timestamp)
+    local = datetime.fromtimestamp(moment / 1000).astimezone()
+    return f"{local:%Y-%m-%d %H:%M} ({age(timestamp)})" if moment else ""
+
+
 def age(timestamp: str) -> str:
     """Return how long ago a time is; empty if it is not a time."""
-    from indexerd import times
-
     moment = times.iso_ms(timestamp)
     return times.age(time.time() - moment / 1000) if moment else ""

@@ -102,7 +102,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
     if meta:
-        yield from ("", f"by {safe(meta['model'])}:", *render.paragraph(meta["summary"]))
+        yield from ("", f"by {safe(meta['model'])}:", *render.markdown(meta["summary"]))
 
 
 @cli.method("resolve", cli.REF)
@@ -166,20 +166,22 @@ def family(answer: Any) -> Iterator[str]:
 @cli.method("status")
 def status(answer: Any) -> Iterator[str]:
     """Show the daemon's state, queue, budget and problems."""
-    yield from render.fields(answer, _STATUS)
+    watches = {key: answer["watches"][key] for key in ("mode", "watched", "overflows")}
+    models = answer["models"]["usable"]
+    yield from render.fields(answer | {"watches": watches, "models": models}, _STATUS)
     if answer.get("textPercent") is not None:
         left = f"about {answer['textSecondsLeft']} s left"
         yield f"{answer['textPercent']} % of new text is searchable, {left}"
     for problem in answer["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
-        yield from render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", "  ")
+        yield from render.paragraph(f"{problem['cause']}\nfix: {problem['cure']}", "  ")
 
 
 @cli.command(
     cli.ANY_REF,
-    cli.flag("--force", "Index even below the threshold."),
+    cli.flag("--force", "Index even with too few new prompts."),
     cli.flag("--wait", "Wait until the session is indexed."),
-    cli.flag("--all", "everything", "Index all sessions with enough new messages."),
+    cli.flag("--all", "everything", "Index all sessions with enough new prompts."),
     cli.flag("--dry-run", "With --all: only count sessions and estimate the cost."),
 )
 def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
@@ -193,12 +195,13 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     if cli.as_json(answer):
         return ""
     if not everything:
-        return str(answer["status"]).replace("_", " ")
+        few = "not indexed: too few new prompts; --force indexes it anyway"
+        return few if answer["status"] == "below_threshold" else str(answer["status"])
     if "queued" in answer:
         return f"{render.count(len(answer['queued']), 'session')} queued"
     cost = answer["costUsd"]
-    price = "at an unknown price" if cost is None else f"for at most ${cost:.4f}"
-    needs = f"about {answer['inputTokens']} tokens to {safe(answer['model'] or 'no model')}"
+    price = "at an unknown price" if cost is None else f"for at most {render.dollars(cost)}"
+    needs = f"about {answer['inputTokens']:,} tokens to {safe(answer['model'] or 'no model')}"
     return f"{render.count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
 
 
@@ -372,9 +375,9 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
 @cli.method("query_session", cli.SESSION, QUESTION, cli.LEAF)
 def ask(answer: Any) -> Iterator[str]:
     """Ask one past session a question."""
-    yield f"### Session: {safe(answer['name'])} (`{safe(answer['sessionId'])}`)"
-    yield from ("", f"Confidence: **{safe(answer['confidence'])}**", "")
-    yield from (*render.paragraph(answer["answerMarkdown"], "  "), "")
+    yield render.heading(answer["name"], f"  {safe(answer['sessionId'])}")
+    yield from (f"confidence: {safe(answer['confidence'])}", "")
+    yield from (*render.markdown(answer["answerMarkdown"], "  "), "")
     quoted = " ".join(answer["answerMarkdown"].replace("\n> ", "\n").split())
     for quote in answer["citations"]:
         if quote["excerpt"] not in quoted:  # the built-in model's answer is its quotes

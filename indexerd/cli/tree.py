@@ -73,7 +73,8 @@ def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
     for entry in shown:
         label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
         who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
-        entry["text"] = f"{entry.get('mark', '')}{label}{who} {safe(entry['text'], 200)}".rstrip()
+        text = safe(render.without_marks(entry["text"]), 200)
+        entry["text"] = f"{entry.get('mark', '')}{label}{who} {text}".rstrip()
     return render.records("id timestamp text", shown)
 
 
@@ -82,7 +83,7 @@ def branches(answer: Any) -> Iterator[str]:
     """List a session's branches by their last entries."""
     for tip in answer["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
-        tip["gist"] = " ".join(filter(None, why))
+        tip["gist"] = render.without_marks(" ".join(filter(None, why)))
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
     return render.records(columns, answer["tips"])
 
@@ -158,14 +159,14 @@ def history(answer: Any) -> Iterator[str]:
     full = "context" in answer
     for segment in answer["segments"]:
         first, last = segment["covering_messages"]
-        by = f"{segment['generated_at']} by {segment['model']}"
+        by = f"{render.when(segment['generated_at'])} by {segment['model']}"
         yield render.heading(f"{first}-{last}", f"  {safe(by)}")
-        yield from [*render.paragraph(segment["content"], "  ")][: None if full else 12]
+        yield from [*render.markdown(segment["content"], "  ")][: None if full else 12]
         yield from render.fields(segment, "files_modified")
         yield ""
     for message in answer["recent"] if full else answer["recent"][-RECENT_SHOWN:]:
         text = message["text"] or f"[{', '.join(message.get('tools', ()))}]"
-        more = safe(message["entryId"] if full else text)
+        more = safe(message["entryId"] if full else render.without_marks(text))
         yield render.heading(f"{message['n']} {message['role']}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
     count = render.count(answer["fullMessageCount"], "message")
@@ -180,11 +181,11 @@ def digest(answer: Any) -> Iterator[str]:
         yield f"nothing to do: {safe(answer['reason'])}"
         return
     first, last = segment["covering_messages"]
-    yield f"{answer['before']} -> {answer['after']} messages ({answer['reduction']:g} % less)"
+    yield f"{answer['before']} -> {answer['after']} messages ({answer['reduction']:g}% less)"
     yield f"messages {first}-{last} are now summarised"
     names = "tokensSaved compression targetCompression topics files commands decisions model"
     yield from render.fields(answer, names)
-    yield from ("", *render.paragraph(segment["content"], "  "))
+    yield from ("", *render.markdown(segment["content"], "  "))
 
 
 @cli.method("compact", cli.REF, STRATEGY, cli.FOCUS, HANDOFF, cli.LEAF)
@@ -197,10 +198,10 @@ def compact(answer: Any) -> Iterator[str]:
         return
     names = "strategy tokensBefore firstKeptEntryId modifiedFiles readFiles model"
     yield from render.fields(answer | answer["details"] | answer["usage"], names)
-    yield from ("", *render.paragraph(answer["summary"], "  "))
+    yield from ("", *render.markdown(answer["summary"], "  "))
 
 
 @cli.method("branch_summary", cli.REF, cli.argument("leaf"), cli.FOCUS)
 def branch_summary(answer: Any) -> Iterator[str]:
     """Summarise an abandoned branch, given its last entry."""
-    return render.paragraph(answer["summary"], "  ")
+    return render.markdown(answer["summary"], "  ")

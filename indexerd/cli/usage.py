@@ -29,7 +29,7 @@ _DROPPED = ("sessions", "prompts", "cost")  # columns, in this order, for want o
 BY = cli.option("--by", "Only this grouping, in full.", type=click.Choice([*_GROUPS]))
 
 
-@cli.command(cli.argument("ref", required=False), SINCE, BY)
+@cli.command(cli.ANY_REF, SINCE, BY)
 def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
     """Show what all sessions used, or how full one's context is.
 

@@ -157,10 +157,10 @@ def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> 
     It gets JSON about the task on stdin, without text of the conversation, and none of our keys.
     """
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"}
-    told = json.dumps(payload).encode() + b"\n"
+    data = json.dumps(payload).encode() + b"\n"
     try:
         ran = subprocess.run(  # noqa: S603 - the command that the user configured
-            argv, env=env, input=told, stdout=PIPE, stderr=DEVNULL, timeout=seconds, check=True
+            argv, env=env, input=data, stdout=PIPE, stderr=DEVNULL, timeout=seconds, check=True
         )
         advice = msgspec.json.decode(ran.stdout, type=Advice)
     except subprocess.TimeoutExpired:

@@ -98,7 +98,7 @@ def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[
 
 
 def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[str, Any]:
-    """Sum up a session: tokens and cost of every branch, tools and files of the current path."""
+    """Count a session's tokens and cost on every branch, tools and files on the current path."""
     state, info = session.state, session.info
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
     lines = rows_between(state.path(), rows, 0, covered(chain) - 1)

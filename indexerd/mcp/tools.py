@@ -231,7 +231,7 @@ def list_branches(talk: Conversation, *, session: str) -> Answer:
     """List the branches of one past session, each by its last entry.
 
     Call it to learn what was tried and abandoned, or to get the `leaf` that other tools take.
-    `gist` says what a branch was about. Next: summarize_branch for one without a gist.
+    `gist` says what a branch was about. Next: summarize_branch for one that has none.
     """
     result = talk.ask("branches", ref=talk.id_of(session))
     result["tips"].sort(key=lambda tip: (tip["active"], tip["lastActivity"] or ""), reverse=True)
@@ -329,7 +329,7 @@ def compact_session(talk: Conversation, *, session: str, strategy: str, **params
 def summarize_branch(talk: Conversation, *, session: str, **params: Any) -> Answer:
     """Summarise an abandoned branch of a session, and store the summary next to the session.
 
-    Call it when it matters what was tried there and list_branches has no gist of it. It uses the
+    Call it when it matters what was tried there and list_branches has no `gist` of it. It uses the
     user's model, which may take minutes and cost money. Next: query_session with that `leaf`.
     """
     result = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **params)

@@ -179,7 +179,7 @@ class Budget:
     def _check(self, key: str, usd: float) -> None:
         provider, now = key.partition("/")[0], self.clock()
         if why := self.denied.get(key) or self.denied.get(provider):
-            raise ModelUnavailableError(f"the provider refuses us: {why}")
+            raise ModelUnavailableError(f"the provider refused the request: {why}")
         if why := self._spent(usd):
             if not 0 <= now - self._logged < HOUR:  # thousands of sessions may wait for a call
                 self._logged = now

@@ -17,6 +17,8 @@ from indexerd.privacy.patterns import lazy_pattern
 
 _FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
+_MODIFIERS = ("Mn", "Me", "Sk")  # accents, the emoji style, skin tones
+_EMOJI_MAX = 16  # characters of one emoji
 
 # An unterminated control string ends with its line, so that a forged start cannot remove a whole
 # text, and the time is linear.
@@ -90,9 +92,9 @@ def escape_path(path: str) -> str:
     for char in set(path):
         if "\udc80" <= char <= "\udcff":  # the way `surrogateescape` keeps an undecodable byte
             shown[ord(char)] = f"\\x{ord(char) & 0xFF:02x}"
-        elif unicodedata.category(char) in _FORBIDDEN:
+        elif unicodedata.category(char) in _FORBIDDEN and char not in _JOINERS:
             shown[ord(char)] = char.encode("unicode_escape").decode()
-    return path.translate(shown)
+    return _JOINER_RUN.sub(_joiner_shown, path.translate(shown))
 
 
 def is_plain(text: str) -> bool:
@@ -116,8 +118,24 @@ def _joiner(run: re.Match[str]) -> str:
     return run[0] if len(run[0]) == 1 and fits else ""
 
 
+def _joiner_shown(run: re.Match[str]) -> str:
+    return _joiner(run) or run[0].encode("unicode_escape").decode()
+
+
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: max(limit, 0)].rstrip().rstrip(_JOINERS)
+    """Cut a text, but not inside an emoji of several characters."""
+    if len(text) <= limit:
+        return text
+    ends = range(max(limit, 0), max(limit - _EMOJI_MAX, 0), -1)
+    end = next((end for end in ends if not _is_joined(text[end - 1], text[end])), max(limit, 0))
+    return text[:end].rstrip().rstrip(_JOINERS)
+
+
+def _is_joined(before: str, after: str) -> bool:
+    """Return whether two neighbours are parts of one drawn character."""
+    if after <= "\x7f":
+        return False
+    return before in _JOINERS or after in _JOINERS or unicodedata.category(after) in _MODIFIERS
 
 
 # Where a model reads, each line of foreign text follows a label of ours or `> `, and nothing in it

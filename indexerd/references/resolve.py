@@ -187,7 +187,15 @@ class Names:
             return Match(*next((key, "fuzzy", score) for key, score in near.items()))
         if near:
             raise self._ambiguous(near, here)
-        return self._by_search(ref, search(ref.replace("-", " ")), here, exclude, fuzzy=fuzzy)
+        found = search(ref.replace("-", " "))
+        try:
+            return self._by_search(ref, found, here, exclude, fuzzy=fuzzy)
+        except (NotFoundError, AmbiguousError):
+            begun = self._begun_ids(ref) if any(map(str.isdecimal, ref)) else set()
+            if not begun or len(ref) >= PREFIX_MIN:
+                raise
+        short = f"{ref} is too short for an id: type at least {PREFIX_MIN} characters"
+        raise self._ambiguous(dict.fromkeys(begun), here, exclude, text=short)
 
     def _by_search(
         self,
@@ -241,6 +249,7 @@ class Names:
         exclude: str | None = None,
         *,
         ranked: bool = False,
+        text: str = "",
     ) -> AmbiguousError:
         """Build the error; unless `ranked`, the nearest candidates come first, `exclude` last."""
 
@@ -254,6 +263,8 @@ class Names:
             candidate: dict[str, Any] = {"sessionId": session_id, "name": row.name, "cwd": row.cwd}
             candidate["modifiedAt"] = iso_of_ms(row.modified)
             candidates.append(candidate if score is None else candidate | {"score": score})
+        if text:
+            return AmbiguousError(text, candidates)
         text = f"{len(scores)} sessions match this reference"
         if ranked or any(scores.values()):
             which = "this one" if len(scores) == 1 else f"one of these {len(candidates)}"

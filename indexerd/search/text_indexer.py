@@ -1,8 +1,8 @@
-"""Read appended lines of sessions into the text index, and sum up their facts.
+"""Read appended lines of sessions into the text index, and add up their facts.
 
 Each line is parsed once for both. A plan that a client hands over is searchable like a prompt.
 Words, tokens and cost are those of every branch; files and tools are those of the current path: if
-it is not the path summed up before, or a longer one, its rows are summed up again. The session's
+it is not the path counted before, or a longer one, its rows are counted again. The session's
 mark in the index stores how far both got. Each step is bounded in lines and bytes: redacting is
 slow, and one thread reads. Only redacted texts are stored.
 """

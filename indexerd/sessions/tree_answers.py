@@ -48,7 +48,7 @@ from indexerd.times import iso_ms, iso_of_ms
 GIST_MAX = 1000  # characters
 TEXT_MAX = 65_536  # characters of one text of a path, if the answer has space for it
 _LIMITS = (TEXT_MAX, 2000, 200)
-ASKS_READ = 8  # prompts of a branch that are read to find one with text
+PROMPTS_READ = 8  # prompts of a branch that are read to find one with text
 TEXTS_MAX = 10_000_000  # characters of all texts of a path, before they are cut further
 
 BRANCH_PREAMBLE = (  # pi puts this before the summary of a branch
@@ -249,7 +249,7 @@ def nodes(
 
 
 def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[str, Any]:
-    """Answer `branches`: every tip; only its last message and the text for its gist are read.
+    """Answer `branches`: every tip; only its last message and the text for its summary are read.
 
     `stored` maps the names of leaves to our own summaries of their branches.
     """
@@ -358,7 +358,7 @@ def _gist(
     stored: Mapping[str, str],
     read: Read,
 ) -> tuple[str, str]:
-    """Return a branch's gist and its source: digest, agent, or ask (a prompt in it)."""
+    """Return a branch's summary and its source: digest, agent, or ask (a prompt in it)."""
     named = _names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
     if ours:  # first, because the user requested it
@@ -367,8 +367,8 @@ def _gist(
         text = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
         return clean_text(text[: 2 * GIST_MAX], GIST_MAX), "agent"
     own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
-    asks = [row for row in own if state.kind(row) is Kind.USER][::-1]
-    for row in asks[:ASKS_READ] if tip.row != state.leaf else ():
+    prompts = [row for row in own if state.kind(row) is Kind.USER][::-1]
+    for row in prompts[:PROMPTS_READ] if tip.row != state.leaf else ():
         prompt = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
         if prompt:
             return prompt, "ask"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.cli.home import INDEXERD, Home, nowhere
 from tests.e2e.world import World, until
+from tests.fakes.openai_server import OpenAIServer
 
 
 def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path) -> None:
@@ -32,15 +33,39 @@ def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path)
 def test_doctor_names_problems_and_remedies(home: Home, tmp_path: Path) -> None:
     checks = {check["name"]: check for check in home.json("doctor")["checks"]}
     assert checks["daemon"]["state"] == checks["pi"]["state"] == "ok"
-    assert "10 sessions in " in checks["pi"]["found"]
+    assert checks["pi"]["found"].startswith("10 files in ")
     assert "sends redacted transcripts" in checks["model"]["found"]
     bad = tmp_path / "bad.toml"
     bad.write_text("nonsense = 1")
     env = nowhere(home) | {"INDEXERD_CONFIG": str(bad), "PI_CODING_AGENT_DIR": "/nowhere"}
     done = home.ix("doctor", env=env)
     assert done.returncode == 1
-    for line in (r"bad   configuration: .*nonsense", r"note  daemon: ", r"note  pi: /nowhere"):
+    pi = "ok    pi: no sessions; /nowhere"
+    for line in ("bad   configuration: .*nonsense", "note  daemon: ", pi):
         assert re.search(f"^{line}", done.stdout, re.MULTILINE), line
+
+
+def test_doctor_says_whether_a_server_on_this_machine_answers(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with OpenAIServer() as server:
+        world.openai(server)
+        assert "\nok    model: openai/gpt-test (sends " in world.run("doctor")
+    found = world.run("doctor", code=1)
+    assert f"\nbad   model: openai/gpt-test (no server answers on {server.url}: " in found
+
+
+def test_an_agents_missing_directories_are_no_trouble(tmp_path: Path) -> None:
+    """A Claude user has no ~/.config/claude, and mostly no other agent; a set root must exist."""
+    world = World(tmp_path)
+    (world.root / "home/.claude/projects").mkdir(parents=True)
+    with world.daemon():
+        assert "home" not in world.run("status").replace(str(world.socket), "")
+        found = world.run("doctor")
+    assert "note" not in found.replace("note  daemon", "")
+    assert found.count("\nok    claude: ") == 1
+    assert re.search("^ok    codex: no sessions; .* does not exist$", found, re.MULTILINE)
+    world.configure('[agents.codex]\nroots = ["/no/codex"]\n')
+    assert "note  codex: /no/codex/sessions does not exist" in world.run("doctor")
 
 
 def test_doctor_continues_after_a_failed_check(home: Home) -> None:
@@ -73,6 +98,7 @@ def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> Non
 
 def test_completion_knows_the_commands(home: Home) -> None:
     script = home.ix("completion", "bash").stdout
+    assert home.json("completion", "bash") == {"shell": "bash", "script": script.removesuffix("\n")}
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert "_INDEXERD_COMPLETE" in script
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}

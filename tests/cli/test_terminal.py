@@ -66,6 +66,24 @@ def test_a_pipe_gets_colours_only_on_request(home: Home) -> None:
     assert ESC in home.ix("--color", "always", "show", "tune").stdout
 
 
+FAMILY = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+
+
+def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home) -> None:
+    """In a pipe summaries and answers stay Markdown; an emoji of several characters is not cut."""
+    assert "\n## Goal\n" in home.ix("show", "forecast").stdout
+    shown = on_terminal(home, "show", "forecast")
+    assert "#" not in shown
+    assert f"{ESC}[1mGoal{ESC}[0m\n- All of it." in shown
+    home.world.call("update", ref=home.cache.id, title=f"Trip {FAMILY} {'x' * 389} {FAMILY}")
+    try:
+        for argv in (["show", home.cache.id], ["list", "--all"]):
+            found = on_terminal(home, *argv, columns=60)
+            assert (found.count(FAMILY), found.count("\N{MAN}"), "u200d" in found) == (1, 1, False)
+    finally:
+        home.world.call("update", ref=home.cache.id, title=None)
+
+
 def redirected(home: Home, argv: str, end: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", f'"$0" -m indexerd {argv} {end}', INDEXERD[0]],

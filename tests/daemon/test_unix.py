@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import socket
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -176,22 +175,6 @@ def test_a_file_in_place_of_the_socket_is_kept(
         after = path.lstat()
     assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
     assert (directory / "t.sock").exists()
-
-
-def test_a_removed_socket_is_recreated(serve: Callable[..., Served]) -> None:
-    """The socket or its directory is removed and recreated; connections stay open."""
-    served = serve()
-    with RawClient(served.path) as old:
-        assert "result" in old.ask("echo")
-        for whole in (False, True):
-            served.path.unlink()
-            if whole:
-                served.path.parent.rmdir()
-            served.run(served.server.check())
-            with RawClient(served.path) as new:
-                assert "result" in new.ask("echo")
-            assert "result" in old.ask("echo")
-        assert stat.S_IMODE(served.path.lstat().st_mode) == 0o600
 
 
 # The end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
         found = world.run("show", session_id, "--json")["session"]
         assert (row["n_user"], 0) == (found["userMessageCount"], found["newUserMessages"])
         assert row.get("name") == found.get("agentTitle")
+        # `show` counts prompts; a description has no figure that could differ.
+        assert not re.search(r"\d+ (requests?|prompts?|messages?)", meta["description"])
     assert before == world.fingerprint()
 
 

@@ -83,18 +83,6 @@ def test_rejected_answers_and_their_reasons(reply: str, why: str) -> None:
     assert len(said.error) < 1000
 
 
-HOSTILE = "a\x1b]0;pwn\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\U000e0041g\nh\x1b]52;c;cHdu\x1b\\i\x00"
-
-
-def test_escape_sequences_and_bidi_are_removed_whole() -> None:
-    """CSI, OSC 0 and 52, 8-bit controls, bidi, zero width, tags, a newline in a name."""
-    said = verdict(altered(name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE] * 3))
-    assert isinstance(said, Metadata)
-    assert said.name == "abcdefg hi"
-    assert said.description == said.summary == "abcdefg\nhi"
-    assert said.tags == ["abcdefg hi"] * 3
-
-
 SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
 

@@ -112,7 +112,7 @@ def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:
         ids = [candidate["sessionId"] for candidate in raised.value.candidates]
         assert ids == [row.session_id for row in order]
     assert names.resolve("019a8b3c-2", cwd=HERE).session_id == above.session_id
-    with pytest.raises(NotFoundError):
+    with pytest.raises(AmbiguousError, match="too short for an id"):
         names.resolve("019a8")
 
 

@@ -46,14 +46,14 @@ def read(data: bytes, entry_id: str) -> Entry:
     line = parse_object(last)
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
-    answers, asks = kind == "assistant", kind == "user"
-    results = of_type(content, "tool_result") if asks else []
+    is_answer, is_user = kind == "assistant", kind == "user"
+    results = of_type(content, "tool_result") if is_user else []
     denied = bool(line.get("toolDenialKind"))
     bad = [result for result in results if denied or result.get("is_error") is True]
-    talks = isinstance(line.get("message"), dict) and (answers or asks)
+    talks = isinstance(line.get("message"), dict) and (is_answer or is_user)
     role = string(message.get("role")) or kind if talks else None
     sent = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
-    thinking = [string(block.get("thinking")) for block in content] if answers else []
+    thinking = [string(block.get("thinking")) for block in content] if is_answer else []
     return Entry(
         id=entry_id or string(line.get("uuid")),
         kind=what.kind,
@@ -64,9 +64,9 @@ def read(data: bytes, entry_id: str) -> Entry:
         tools=_tools(line, content),
         failed=tuple(filter(None, (string(result.get("tool_use_id")) for result in bad))),
         model=string(message.get("model")) or None,
-        tokens=_tokens(line, message) if answers else None,
+        tokens=_tokens(line, message) if is_answer else None,
         thinking=tuple(filter(None, thinking)),
-        images=_images(line, what, content) if not answers else 0,
+        images=_images(line, what, content) if not is_answer else 0,
         results=tuple([_result(result) for result in results]),
         sent=(f"<system-reminder>\n{sent}\n</system-reminder>",) if sent else None,
         sent_as="user" if sent or what.code == PROMPTED else None,
@@ -77,8 +77,8 @@ def read(data: bytes, entry_id: str) -> Entry:
 
 
 def _plan_in(content: list[Fields]) -> str:
-    asks = [block for block in content if block.get("name") == "ExitPlanMode"]
-    return heading_of(string(as_dict(asks[0].get("input")).get("plan"))) if asks else ""
+    plans = [block for block in content if block.get("name") == "ExitPlanMode"]
+    return heading_of(string(as_dict(plans[0].get("input")).get("plan"))) if plans else ""
 
 
 def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:

@@ -113,11 +113,11 @@ def _ranked(question: Question) -> list[_Passage]:
         for text, there in read:
             if not there and not (last and prompt):
                 continue
-            held = prompt | {term: SAME * weights[term] for term in there}
-            base = sum(held.values())
+            weighed = prompt | {term: SAME * weights[term] for term in there}
+            base = sum(weighed.values())
             for part in _SENTENCES.finditer(text):
                 said = frozenset(terms(part[0]))
-                more = (weights[term] - held.get(term, 0) for term in said & wanted)
+                more = (weights[term] - weighed.get(term, 0) for term in said & wanted)
                 share = (base + sum(more)) / whole
                 score = factor * share * (0.25 + 0.75 * share)
                 score *= FITS if any(kind.search(part[0]) for kind in kinds) else 1

@@ -151,7 +151,7 @@ def test_a_digest_on_request_below_the_threshold(running: World) -> None:
     running.seen(session)
     before = running.fingerprint()
     text = running.run("digest", session.id)
-    assert "24 -> 11 messages (54.2 % less)" in text
+    assert "24 -> 11 messages (54.2% less)" in text
     assert "0-13" in text
     assert "We decided to write alerts to a file." in text
     again = running.call("digest", ref=session.id)

@@ -58,12 +58,20 @@ def block(world: World, session: str, resume: str) -> str:
 
 
 def test_an_unknown_set_name_is_stored_with_a_warning(running: World, session: str) -> None:
-    """files, applet, endpoints and ports cause no warning; another name does (S4.2)."""
+    """files, applet, endpoints and ports cause no warning; another name does (S4.2).
+
+    So does a relative path that leads nowhere, and a port that is none.
+    """
     for name in KNOWN:
-        assert put(running, session, name, ["1"])["warnings"] == []
+        assert put(running, session, name, ["/80"])["warnings"] == []
     (warning,) = put(running, session, "fles", ["/w/a"])["warnings"]
     assert warning == "unknown set 'fles'; the known ones are files, applet, endpoints, ports"
-    assert stored_sets(running, session) == {name: ["1"] for name in KNOWN} | {"fles": ["/w/a"]}
+    assert stored_sets(running, session) == {name: ["/80"] for name in KNOWN} | {"fles": ["/w/a"]}
+    for name, items, odd in (
+        ("files", ["stderr", "/w/a", "no/such.py"], "no such file: no/such.py"),
+        ("ports", ["web 8080", "notaport", "127.0.0.1:5432"], "not a port: notaport"),
+    ):
+        assert put(running, session, name, items)["warnings"] == [odd]
 
 
 def test_a_set_is_replaced_or_merged(running: World, session: str) -> None:
@@ -88,7 +96,7 @@ def test_a_set_has_at_most_ten_items(running: World, session: str) -> None:
     put(running, session, "files", TEN[:8])
     found = put(running, session, "files", [*TEN[:2], "x", "y", "z", "q"], mode="merge")
     assert found["text"] == "Merged files: 10 items"
-    assert found["warnings"] == ["not stored, because a set has at most 10 items: z, q"]
+    assert found["warnings"][0] == "not stored, because a set has at most 10 items: z, q"
     assert stored_sets(running, session) == {"files": [*TEN[:8], "x", "y"]}
 
 

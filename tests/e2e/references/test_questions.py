@@ -77,8 +77,8 @@ def test_the_command_prints_answer_citations_and_notes(running: World) -> None:
     session = wait_for(running, session_about_alerts(running))
     text = running.run("ask", session.id, "why", "alerts", "to a file?")
     lines = text.splitlines()
-    assert lines[0] == f"### Session: Where should the nightly alerts go? (`{session.id}`)"
-    assert lines[2].startswith("Confidence: **")
+    assert lines[0] == f"Where should the nightly alerts go?  {session.id}"
+    assert lines[1].startswith("confidence: ")
     assert f"> [{session.last}]" not in lines
     assert text.count(WORDS) == 1
     found = running.run("--json", "ask", session.id, "why alerts to a file?")
