@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from indexerd.amounts import dollars
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -200,7 +201,7 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     if "queued" in answer:
         return f"{render.count(len(answer['queued']), 'session')} queued"
     cost = answer["costUsd"]
-    price = "at an unknown price" if cost is None else f"for at most {render.dollars(cost)}"
+    price = "at an unknown price" if cost is None else f"for at most {dollars(cost)}"
     needs = f"about {answer['inputTokens']:,} tokens to {safe(answer['model'] or 'no model')}"
     return f"{render.count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
 
