@@ -206,6 +206,7 @@ class Daemon:
 
     async def once(self, show: Show) -> Report:
         """Try each due session once; `show` is told how far it got."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._sweep()
             return await run_once(self.pipeline, self.auto_digests, show)

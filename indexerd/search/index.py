@@ -104,6 +104,7 @@ class TextIndex:
         self._copying: Iterator[None] | None = None  # a rebuild's next step
         self.behind: set[str] = set()  # sessions whose own texts are missing or outdated
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
+        self.owes_rebuild = False  # the directory still has words of purged sessions
 
     def open(self, patterns: str = "") -> None:
         """Open the index that the store names, or start a new one.
@@ -127,6 +128,7 @@ class TextIndex:
             if self._writer is not None:
                 self._writer.wait_merging_threads()  # they write into its directory
             self.close()
+            self.owes_rebuild = self.store.noted("index", "rebuild") is not None
             self.patterns = patterns
             with suppress(DamagedError, WriteError), self._guard():
                 if exists:
@@ -276,14 +278,10 @@ class TextIndex:
             self._writer = self._opened().writer(_HEAP, 1)
         return self._writer
 
-    @property
-    def owes_rebuild(self) -> bool:
-        """Whether the directory still has words of purged sessions."""
-        return self.store.noted("index", "rebuild") is not None
-
     def owe_rebuild(self) -> None:
         """Store that the index must be rebuilt, in case this process ends first."""
         self.store.note("index", "rebuild", b"")
+        self.owes_rebuild = True
 
     def rebuild(self) -> bool:
         """Copy some documents into a new index; return whether there are more.
@@ -315,6 +313,7 @@ class TextIndex:
             with self.store.batch():
                 self.store.note("index", "name", name.encode())
                 self.store.note("index", "rebuild", None)
+        self.owes_rebuild = False
         with self._lock:
             old, self._index, self._writer = self._writer, new, writer
         if old is not None:

@@ -100,6 +100,7 @@ class _Session:
         every = (sentence for message in self._messages for sentence in message)
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
+        self._worth: dict[_Sentence, float] = {}  # what `_as_result` returned
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -229,6 +230,11 @@ class _Session:
 
     def _as_result(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
+        if sentence not in self._worth:
+            self._worth[sentence] = self._weighed(sentence)
+        return self._worth[sentence]
+
+    def _weighed(self, sentence: _Sentence) -> float:
         text = sentence.text
         done, brief = lexicon.DONE.search(text), len(text.split()) < _BRIEF
         if text[-1] in "?？" or lexicon.SPEAKING.match(text) or not meaning(sentence.terms):  # noqa: RUF001 - wide

@@ -117,11 +117,14 @@ def key_words(texts: Iterable[str]) -> list[str]:
                 found.setdefault(word.lower(), word)
         counts.update(found.keys())
         written |= found
-    subjects = [word for word in counts if meaning(topics(word)) or not word.isascii()]
-    subjects = [word for word in subjects if not word.endswith(("ly", "ing"))]
-    forms = {stem(word): word for word in sorted(subjects, key=counts.__getitem__)}
-    best = sorted(forms.values(), key=lambda word: (-counts[word], -len(word), word))
-    return [written[word] for word in best[:_KEY_WORDS]]
+    forms = dict[str, str]()  # by stem
+    for word in sorted(counts, key=lambda word: (-counts[word], -len(word), word)):
+        if word.endswith(("ly", "ing")) or (word.isascii() and not meaning(topics(word))):
+            continue
+        forms.setdefault(stem(word), written[word])
+        if len(forms) == _KEY_WORDS:
+            break
+    return [*forms.values()]
 
 
 def tickets(text: str) -> list[str]:
