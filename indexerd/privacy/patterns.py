@@ -200,6 +200,7 @@ RULES: tuple[Rule, ...] = (
     *(("password", words, shape, _literal) for words, shape in COMMANDS),
 )
 _AUTH = rf"authorization{_Q}[ \t]{{0,4}}[:=](?:{_GAP})?f?{_Q}"
+_SAID = r"value[ \t:=]{0,3}(?:is )?[`\"'](?P<v>[a-z0-9+/=_-]{24,}+)"  # of a variable, in prose
 _NETRC = rf"machine{_GAP}[^\s\\]{{1,200}}{_GAP}login{_GAP}[^\s\\]{{1,200}}{_GAP}password{_GAP}"
 FOLDED_RULES: tuple[Rule, ...] = (  # for lower-cased text
     ("authorization", "authorization", rf"{_AUTH}(?:[a-z]{{3,9}}{_GAP})?{_CRED}", _credential),
@@ -209,6 +210,7 @@ FOLDED_RULES: tuple[Rule, ...] = (  # for lower-cased text
     ("signature", "sig", r"[?&;][a-z-]{0,20}?sig(?:nature)?=(?P<v>[a-z0-9%+/=_-]{20,}+)", bool),
     ("password", "machine", _NETRC + WORD, _literal),
     ("password", "--", rf"--{_NAME}\s{{1,4}}[\"']?{WORD}", _opaque),
+    ("secret", "value", _SAID, _opaque),
     ("password", "</", rf"<(?:[\w.-]{{1,40}}:)?{_NAME}>(?P<v>[^<>\s]{{4,200}})</", _literal),
 )
 

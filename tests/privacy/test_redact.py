@@ -88,6 +88,7 @@ ASSIGNMENTS = [
     f"proxy said: Bearer {WORD}{WORD}",
     f"the proxy wants Basic {base64.b64encode(WORD.encode()).decode()} from us",
     f'aws_secret_access_key = "{noise("aws", 40)}"',
+    f"Added `CRON_SECRET` as a variable in your settings with value `{noise('aws', 40)}`.",
     f"AccountKey={noise('azure', 64)}==;EndpointSuffix=core",
     f'password="{HELD}',
     f"tokens: password={HELD}",

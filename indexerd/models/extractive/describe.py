@@ -40,6 +40,7 @@ _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _BRIEF = 6  # words, below which a text without a verb is a heading
 _LONG = 10  # requests, of which a single commit hardly tells the scope
+_SHORT = 24  # characters of a sentence that says no result: "Research complete."
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
 _TITLE_WORTH = {"pr": 10.0, "plan": 1.8, "commit": 1.6, "issue": 1.4}
@@ -222,9 +223,10 @@ class _Session:
         for age, answer in enumerate(newest_first):
             for s in answer[:12]:
                 done = lexicon.DONE.search(s.text) is not None
-                if len(meaning(s.terms)) > 2 - done:  # not "fixed and pushed"
+                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:  # not "Done, pushed"
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
                     worth *= 0.5 if lexicon.LABEL.match(s.text) else 1.0
+                    worth *= 0.4 if lexicon.BARE.match(s.text) else 1.0
                     found.append(_Found(worth * self._as_result(s), s))
         return _shown(_distinct(self._lasting(found), 2))
 

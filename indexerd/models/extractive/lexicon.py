@@ -43,6 +43,9 @@ SPEAKING = _opening(  # an agent announces work, or speaks to the user: no resul
     r"|launching|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you"
     r"|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
+BARE = _opening(  # means what was said before, or that it was understood
+    r"that|this|it|these|those|they|understood|got it|明白|好的|收到|了解"
+)
 LABEL = re.compile(r"[^.:]{1,60}(?: [-–—]|:) ")  # before an item of a list  # noqa: RUF001 - dashes
 CAUSE = _cue(
     r"root cause|caused by|because|turn(?:s|ed) out|found that"
