@@ -22,7 +22,7 @@ RULES = (
     "frame-ancestors 'none'",
     "base-uri 'none'",
     "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
+    "trusted-types indexerd",
 )
 
 
