@@ -171,7 +171,11 @@ def node_of(
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
         role=shown_word(entry.role) if entry.role else None,
         length=len(whole) if len(whole) > room.most else 0,
-        calls=[_call(entry, at, call, room) for at, call in enumerate(entry.tools[:most])],
+        calls=[
+            _call(entry, at, call, room)
+            for at, call in enumerate(entry.tools[:most])
+            if call.name or call.detail or call.arguments
+        ],
         results=results[:most],
         thinking=room.fit(entry, "thinking", "\n\n".join(entry.thinking)),
         model=_one_line(entry.model, WORD_MAX) if entry.model else "",
