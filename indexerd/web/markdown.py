@@ -23,6 +23,7 @@ from pygments.util import ClassNotFound
 
 TEXT_MAX = 100_000  # characters; a longer text stays as it is
 CODE_MAX = 20_000  # characters of code that are coloured
+_NESTED_MAX = 60  # levels
 _BELOW = 3  # levels: the page's own headings are above
 _TAGS = (
     "p br hr h4 h5 h6 strong em s a code pre span blockquote ul ol li table thead tbody tr th td"
@@ -47,13 +48,15 @@ _ALIGNED = {"text-align:center": "mid", "text-align:right": "right"}
 
 
 def to_html(text: str) -> str:
-    """Render a text."""
+    """Render a text; one that is too long or nested too deeply is shown as it is."""
+    plain = f"<pre>{escape(text, quote=False)}</pre>"
     if len(text) > TEXT_MAX:
-        return f"<pre>{escape(text, quote=False)}</pre>"
-    try:
-        html: str = _PARSER.render(text)
-    except RecursionError:
-        return f"<pre>{escape(text, quote=False)}</pre>"
+        return plain
+    environment: dict[str, Any] = {}
+    tokens = _PARSER.parse(text, environment)
+    if any(token.level >= _NESTED_MAX - 2 for token in tokens):  # the parser skips what is deeper
+        return plain
+    html = str(_PARSER.renderer.render(tokens, _PARSER.options, environment))
     return nh3.clean(
         html,
         tags=set(_TAGS.split()),
@@ -136,7 +139,7 @@ def _image(
 
 
 def _parser() -> MarkdownIt:
-    options = {"html": False, "linkify": False, "maxNesting": 20, "highlight": _coloured}
+    options = {"html": False, "linkify": False, "maxNesting": _NESTED_MAX, "highlight": _coloured}
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     rules: dict[str, Any] = {
         "heading_open": _heading,
