@@ -55,7 +55,8 @@ def edits_of(name: str, arguments: Any) -> list[FileEdit]:
         return [_edit(path, "write", _added(string(fields.get("content"))))]
     if path and name in ("edit", "multiedit", "notebookedit"):
         several = [as_dict(one) for one in as_list(fields.get("edits"))] or [fields]
-        return [_edit(path, "edit", _joined(map(_changed, several[:CALL_MAX])))]
+        lines = _joined(map(_changed, several[:CALL_MAX]))
+        return [_edit(path, "edit", lines)] if lines else []
     commands = [_words(fields.get(key)) for key in ("command", "cmd")]
     return list(_patched(text for text in commands if "apply_patch" in text))[:CALL_MAX]
 

@@ -22,8 +22,8 @@ from indexerd.web.document import Document, Stored, Wish, read_document
 from indexerd.web.markdown import to_html
 
 STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
-FIRST_MAX = 60_000  # characters rendered before the live page is sent: its first messages
-FILE_MAX = 4_000_000  # characters rendered in an exported page: some seconds
+FIRST = (30, 60_000)  # messages and characters rendered before the live page is sent
+WHOLE = (sys.maxsize, 4_000_000)  # in an exported page: at most some seconds
 
 _MESSAGES = frozenset({"user", "assistant", "custom", "compaction", "branch_summary"})
 _SLOT = "\ue000{}\ue000"  # stands for a diff; texts have no such characters
@@ -64,23 +64,22 @@ def session_page(document: Document, *, live: bool = False) -> str:
     session = document["session"]
     name = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
     shown = clean_line(name, TITLE_MAX) or "Session"
-    html = rendered(document, FIRST_MAX if live else FILE_MAX)
+    html = rendered(document, *(FIRST if live else WHOLE))
     return fill("page.html", name=shown, data=embedded({**document, "html": html}), live=live)
 
 
-def rendered(document: Document, most: int) -> dict[str, Any]:
-    """Render the Markdown of a document, up to `most` characters, those on the path first.
+def rendered(document: Document, messages: int, left: int) -> dict[str, Any]:
+    """Render the Markdown of so many messages, up to `left` characters, those on the path first.
 
     Messages are named by row. A live page asks for those that are missing.
     """
-    path = _path(document)
-    shown, left = dict[int, str](), most
-    for node in [*path, *(document["nodes"] if most > FIRST_MAX else ())]:
+    shown = dict[int, str]()
+    for node in [*_path(document), *document["nodes"]]:
         text = node["text"]
         if node["kind"] not in _MESSAGES or node["row"] in shown or not text.strip():
             continue
         left -= len(text)
-        if left < 0:
+        if left < 0 or len(shown) == messages:
             break
         shown[node["row"]] = to_html(text)
     return {

@@ -334,7 +334,6 @@ def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: b
     expect(unfold(page).locator("#family a").last).to_be_visible()
     page.locator("#sent > summary").click()
     expect(page.locator("#sent")).to_contain_text("local/extractive")
-    page.locator("#path .fold > summary").click()
     page.locator("#path .call summary").click()
     expect(shown(page)).to_contain_text("alerts.py")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -72,7 +72,8 @@
       const link = el("a", "", "message");
       link.href = indexerd.session.address(place);
       link.title = "Show this edit in the conversation";
-      return diffBox(edit, failed, several ? el("span", "", `Edit ${at + 1}`) : "", clock(story.nodes[place].time) || "", link);
+      const name = several ? el("span", "", `Edit ${at + 1}`) : "";
+      return el("div", "entry", diffBox(edit, failed, name, clock(story.nodes[place].time) || ""), link);
     });
     if (!several) return boxes()[0];
     const title = el("summary", "", el("code", "path", local(name)), amounts(sum(edits)), el("span", "dim", count(edits.length, "edit")));
