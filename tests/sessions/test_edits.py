@@ -76,7 +76,9 @@ def test_a_diff_has_the_old_lines_and_the_new(old: list[str], new: list[str]) ->
     """In order, apart from common lines far from any change; long texts are compared, too."""
     texts = {"old_string": "".join(f"{one}\n" for one in old)}
     texts |= {"new_string": "".join(f"{one}\n" for one in new)}
-    (edit,) = edits_of("edit", {"path": "a", **texts})
+    found = edits_of("edit", {"path": "a", **texts})
+    assert bool(found) == (old != new)
+    edit = found[0] if found else FileEdit("a", "edit", "")
     lines = edit.diff.split("\n") if edit.diff else []
     for mark, whole in (("-", old), ("+", new)):
         mine = [line[1:] for line in lines if line[0] in (mark, " ")]

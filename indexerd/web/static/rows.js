@@ -246,5 +246,5 @@
     return changed;
   }
 
-  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, tally, done, amount, bar, same, reveal };
+  indexerd.rows = { ASIDE, BOOKS, opened, who, key, line, words, rowsOf, tally, done, amount, bar, same, reveal };
 })((window.indexerd ||= {}));

@@ -8,7 +8,7 @@
   const { $, el, digits, count, when, clock, lasted, moment, sync, settle, later, drawn } = indexerd.helpers;
   const { prose, pre } = indexerd.prose;
   const { story, edits } = indexerd;
-  const { BOOKS, who, line, tally, amount } = indexerd.rows;
+  const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
@@ -22,8 +22,8 @@
   // -- items: a single message, {place, nodes}, or work, {places, nodes}. Work that edits files is an
   // item of its own, `open`; the entry of a result belongs to the item of its call. --------------
 
-  const silent = (node) => /^(other|system)$/.test(node.kind) &&
-    !(node.text || node.calls || node.results || node.thinking || node.pictures);
+  const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
+    (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
   const edited = (node) => (node.calls || []).some((call) => call.edits);
 
   function grouped(path) { // the items of a path, by the digest that covers them
