@@ -15,6 +15,7 @@ from typing import Any
 import nh3
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token as Mark
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
@@ -29,6 +30,7 @@ _TAGS = (
     "p br hr h4 h5 h6 strong em s a code pre span blockquote ul ol li table thead tbody tr th td"
 )
 _LINK = re.compile(r"https?://", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\\]{1,2000}(?<![.,;:!?)\]}*_])")
 _CLASSES = {  # of the page's style; the first that a token's type belongs to
     Token.Comment: "co",
     Token.Keyword.Type: "ty",
@@ -138,6 +140,29 @@ def _image(
     return f'<a href="{escape(address)}">{words}</a>' if _LINK.match(address) else words
 
 
+def _link_addresses(state: StateCore) -> None:
+    """Make links of addresses in texts."""
+    for block in state.tokens:
+        if block.type == "inline" and "://" in block.content:
+            inside, children = 0, list[Mark]()
+            for child in block.children or ():
+                inside += child.nesting if child.tag == "a" else 0
+                plain = child.type == "text" and not inside
+                children += _linked(child.content) if plain else [child]
+            block.children = children
+
+
+def _linked(text: str) -> Iterator[Mark]:
+    start = 0
+    for found in _ADDRESS.finditer(text):
+        yield Mark("text", "", 0, content=text[start : found.start()])
+        yield Mark("link_open", "a", 1, attrs={"href": found[0]})
+        yield Mark("text", "", 0, content=found[0])
+        yield Mark("link_close", "a", -1)
+        start = found.end()
+    yield Mark("text", "", 0, content=text[start:])
+
+
 def _parser() -> MarkdownIt:
     options = {"html": False, "linkify": False, "maxNesting": _NESTED_MAX, "highlight": _coloured}
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
@@ -147,6 +172,7 @@ def _parser() -> MarkdownIt:
         "link_open": _link,
     }
     rules |= {"th_open": _cell, "td_open": _cell, "image": _image}
+    parser.core.ruler.push("addresses", _link_addresses)
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
     return parser

@@ -53,6 +53,7 @@ def test_no_text_leaves_the_allow_list(text: str) -> None:
     ("# Plan", "<h4>Plan</h4>"),
     ("[a](https://h/x)", '<a href="https://h/x" target="_blank" rel="noopener noreferrer">a</a>'),
     ("![a](https://h/x)", '<a href="https://h/x" target="_blank" rel="noopener noreferrer">a</a>'),
+    ("(see https://h/x_1?a=b&c).", 'rel="noopener noreferrer">https://h/x_1?a=b&amp;c</a>).'),
     ("|a|\n|-:|\n|1|", '<td class="right">1</td>'),
     ("```python\ndef f(): ...\n```", '<span class="kw">def</span> <span class="fn">f</span>'),
     ("```nothing\n<b>\n```", "&lt;b&gt;"),

@@ -237,7 +237,7 @@
     const bad = failed ? el("span", "bad", "failed") : "";
     const name = el("span", "name", tool || "call");
     const one = el("div", "call", ...(changes ? changes.map((edit) => edits.diffBox(edit, failed))
-      : [el("div", "line", name, " ", el("code", "", detail || ""), " ", bad)]));
+      : [el("div", "line", name, " ", bad, " ", el("code", "", detail || ""))]));
     one.edits = Boolean(changes);
     one.tabIndex = -1;
     return one;
