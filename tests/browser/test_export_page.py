@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
+from tests.browser.exported import EVIL, FORKED, PIXEL, forked, hostile, page_of
 from tests.browser.tabs import Tabs
 from tests.sessions.tree_sessions import said
 
@@ -123,7 +123,12 @@ HOSTILE = f"""# {EVIL}
 
 def test_hostile_markdown_is_inert(tabs: Tabs, tmp_path: Path) -> None:
     """S1.40: nothing runs, nothing is loaded, and links lead to the web only."""
-    page = opened(tabs, page_of(tmp_path, [said("a", None, "user", HOSTILE)]))
+    blocks = [
+        {"type": "text", "text": HOSTILE},
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    ]
+    page = opened(tabs, page_of(tmp_path, [said("a", None, "user", content=blocks)]))
+    expect(page.locator("#path img")).to_have_js_property("naturalWidth", 1)
     message = page.locator(".said.user .prose")
     expect(message).to_contain_text("<svg onload=owned=1>")
     expect(message.locator("td strong")).to_have_text("c")

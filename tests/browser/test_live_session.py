@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.exported import FORKED
+from tests.browser.exported import FORKED, PIXEL
 from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
 from tests.sessions.tree_sessions import said
@@ -242,10 +242,6 @@ def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) ->
     assert held == ["plot", "city=<b>Oslo</b>"]
 
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
-    "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='owned=1'/>").decode()
 CHANGE = {"path": "/w/alerts.py", "oldText": "keep()\nset()", "newText": "keep()\ntable()"}
 LONG = {"path": "/w/long.py", "content": "".join(f"line {at}\n" for at in range(40))}
