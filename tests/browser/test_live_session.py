@@ -185,7 +185,7 @@ def test_family(home: Served, tabs: Tabs) -> None:
     expect(page.locator("#title")).to_have_text("The fork")
     expect(unfold(page).locator("#family [aria-current=page]")).to_contain_text("The fork")
     page.locator("#kin").get_by_role("link", name="The origin").click()
-    expect(page.locator("#kin")).to_have_text("continued in The fork")
+    expect(page.locator("#kin")).to_have_text("children: The fork")
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])

@@ -5,6 +5,7 @@
 ((indexerd) => {
   "use strict";
   const { $, el, count, when } = indexerd.helpers;
+  const FROM = { fork: "fork of", resumed: "resumed from", subagent: "sub-agent of" };
   const NEAR = 3; // children named above the conversation
   const HOW = { fork: "fork", resumed: "resumed", subagent: "sub-agent" };
 
@@ -39,8 +40,8 @@
     const listed = children.slice(0, NEAR).flatMap((one, place) => (place ? [", ", link(one)] : [link(one)]));
     if (children.length > NEAR) listed.push(`, ${children.length - NEAR} more`);
     return [
-      parent ? el("span", "", `${HOW[own.relation] || "fork"} of `, link(parent)) : "",
-      children.length ? el("span", "", "continued in ", ...listed) : "",
+      parent ? el("span", "", `${FROM[own.relation] || FROM.fork} `, link(parent)) : "",
+      children.length ? el("span", "", "children: ", ...listed) : "",
     ].filter(Boolean);
   }
 
