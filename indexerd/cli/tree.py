@@ -127,8 +127,8 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     from indexerd.daemon.open_session import read_alone
     from indexerd.disk import create_file
     from indexerd.privacy.redact import Redactor
-    from indexerd.web.document import Wish
     from indexerd.web.session_page import export as make
+    from indexerd.web.session_page import wish_for
 
     app = cli.current()
     settings = app.loaded.settings
@@ -139,7 +139,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     if not file and not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page cannot be shown in a terminal", hint="pass a file: -o FILE.html")
     redactor = Redactor(tuple(settings.redact.extra_patterns)) if redact else None
-    wish = Wish(for_people=form != "json", redact=redactor, leaf=leaf)
+    wish = wish_for(form, redact=redactor, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
     with read_alone(stored["session"], settings, os.environ, Path.home()) as library:
         name, text = make(library, stored, form, wish)

@@ -115,8 +115,16 @@ class OpenSession(Session):
         `check` is called before each row, to stop work that no caller waits for. Callers that keep
         many entries in memory say how much of each to `keep`.
         """
+        with self.reading_lines(check, keep) as (read, _):
+            yield read
+
+    @contextmanager
+    def reading_lines(
+        self, check: Check = lambda: None, keep: Keep | None = None
+    ) -> Iterator[tuple[Read, Callable[[int], bytes]]]:
+        """Also yield a function that returns a row's line as it is stored."""
         with self.lines as lines:
-            yield partial(_read, self, lines, check, keep)
+            yield partial(_read, self, lines, check, keep), lines.row
 
 
 def _read(

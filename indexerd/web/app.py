@@ -21,19 +21,22 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
-from indexerd.daemon.open_session import read_alone
+from indexerd.daemon.open_session import open_session, read_alone
 from indexerd.daemon.process import Footprint
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.sessions.pictures import Picture, pictures_in
 from indexerd.web.assets import FILES, read_static
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
 from indexerd.web.home import home_page
+from indexerd.web.markdown import to_html
 from indexerd.web.responses import answer, problem
-from indexerd.web.session_page import FORMATS, export, session_page
+from indexerd.web.session_page import FORMATS, export, session_page, wish_for
 from indexerd.web.usage import usage_page
 
 AT_ONCE = 2  # sessions read at the same time
 SHOWN = 5000  # entries of a session: three times as many would take 50 MB
+TEXTS_MAX, TEXT_MAX = 50, 400_000  # texts rendered by one request, characters of all together
 TEND_SECONDS = 10.0  # after an answer, until its memory is given back
 _STATE = re.compile(r"\s*[^\s=][^=]*=")  # the start of a key=value text
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
@@ -71,6 +74,8 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
             Route("/usage", partial(usage_page, daemon), methods=["GET"]),
             Route("/events", events),
             Route("/static/{name}", _static),
+            Route("/rendered", _rendered, methods=["POST"]),
+            Route("/s/{id}/image/{row:int}/{number:int}", sessions.image, methods=["GET"]),
             Route("/s/{id}", sessions.page, methods=["GET"]),
             *(Route(f"/s/{{id}}/{read.__name__}", read, methods=["GET"]) for read in reads),
             *(Route(f"/s/{{id}}/{name}", sessions.change, methods=["POST"]) for name in _CHANGES),
@@ -85,6 +90,23 @@ async def _static(request: Request) -> Response:
     if name not in FILES:
         raise NotFoundError("no such file", hint="")
     return Response(read_static(name), media_type=_MEDIA_TYPES[name.rpartition(".")[2]])
+
+
+async def _rendered(request: Request) -> Response:
+    """Render the texts of messages, which the page has, as HTML."""
+    texts = (await _body(request)).get("texts")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise UsageError("texts must be a list of texts")
+    if len(texts) > TEXTS_MAX or sum(map(len, texts)) > TEXT_MAX:
+        raise UsageError("these are too many texts")
+    return answer({"html": await asyncio.to_thread(lambda: [*map(to_html, texts)])})
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        return dict(json.loads(await request.body() or b"{}"))
+    except (ValueError, TypeError, RecursionError):
+        raise UsageError("a request must be a JSON object") from None
 
 
 class Sessions:
@@ -153,19 +175,34 @@ class Sessions:
         if form not in FORMATS:
             raise UsageError(f"format must be one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
-        wish = Wish(for_people=form != "json", newest=SHOWN)
+        wish = wish_for(form, newest=SHOWN)
         name, text = await self._read(stored, lambda library: export(library, stored, form, wish))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)
 
+    async def image(self, request: Request) -> Response:
+        """Answer with a picture of an entry."""
+        row, number = request.path_params["row"], request.path_params["number"]
+        stored = await self._stored(request)
+
+        def find(library: Library) -> Picture | None:
+            session = open_session(library, stored["session"]["sessionId"])
+            if session is None or row >= len(session.state):
+                return None
+            with session.reading_lines() as (_, line):
+                return next(iter(pictures_in(line(row))[number:]), None)
+
+        picture: Picture | None = await self._read(stored, find)
+        data = picture.decode() if picture else b""
+        if picture is None or not data:
+            raise NotFoundError("no such picture")
+        return Response(data, media_type=picture.media_type)
+
     async def change(self, request: Request) -> Response:
         """Change a title or a label, index the session, or set its context set `applet`."""
         method = _CHANGES[request.url.path.rpartition("/")[2]]
-        try:
-            fields = dict(json.loads(await request.body() or b"{}"))
-        except (ValueError, TypeError, RecursionError):
-            raise UsageError("a change must be a JSON object") from None
+        fields = await _body(request)
         session_id = (await self._stored(request))["session"]["sessionId"]
         if method == "set_relevant_context":
             items = fields.get("items", [])

@@ -13,7 +13,16 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
-_DRAWING = ("helpers.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js")
+_DRAWING = (
+    "helpers.js",
+    "prose.js",
+    "story.js",
+    "rows.js",
+    "tree.js",
+    "edits.js",
+    "talk.js",
+    "about.js",
+)
 _LIVE = ("stream.js", "family.js", "actions.js", "panel.js", "session.js", "live.js")
 _BUNDLES = {  # scripts made of several files, so that a page makes one request
     "export.js": (*_DRAWING, "session.js"),

@@ -11,7 +11,7 @@ import hashlib
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,14 +27,21 @@ from indexerd.meta.sidecar import footer
 from indexerd.privacy.redact import Redactor, for_people
 from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
-from indexerd.sessions.state import message_rows, rows_between
-from indexerd.sources.session_reader import OpenSession
+from indexerd.sessions.pictures import pictures_in
+from indexerd.sessions.state import SessionState, message_rows, rows_between
+from indexerd.sources.session_reader import BRIEF, OpenSession
+from indexerd.sources.tail import LINE_MAX
 from indexerd.times import iso
-from indexerd.web.story import Cut, Story, node_of, story_of
+from indexerd.web.markdown import to_text
+from indexerd.web.story import Cut, Image, Node, Room, Story, mark_failed, node_of, story_of
 
 TEXT_MAX = 20_000  # characters of an entry
 TOTAL_MAX = 12_000_000  # characters of all entries, before each gets less room
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
+WHOLE_TOTAL_MAX = 200_000_000  # the same for complete documents
+WHOLE_ROOMS = (2_000_000, 200_000, TEXT_MAX, 4000, 1000)
+PICTURES_MAX = 24_000_000  # characters of base64 in a document
+GIST_MAX = 300
 LABEL_ROOM = 480
 STRIDE = 1000  # entries: between two strides a page that grows keeps what it has
 MARGIN = 8192  # characters after a cut that may contain the rest of a secret
@@ -50,6 +57,8 @@ class Wish:
 
     for_people: bool = True  # only visible characters; False: all of them, for a program
     redact: Redactor | None = None
+    whole: bool = False  # with all arguments of calls, and texts as long as can be
+    pictures: bool = False  # with the pictures' data, unless secrets are removed
     leaf: str | None = None
     newest: int = sys.maxsize  # entries; what is shown begins at a multiple of STRIDE
 
@@ -71,16 +80,24 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
         why = f"the oldest {left_out} entries are not shown: `indexerd export` includes them"
         document["warnings"].append(why)
     lengths = [state.lengths[row] for row in rows]
-    rooms = (room for room in ROOMS if sum(min(length, room) for length in lengths) <= TOTAL_MAX)
-    room = next(rooms, ROOMS[-1])
-    with session.reading() as read:
-        names: dict[str, str] = {}
-        nodes = {row: node_of(state, row, read(row), room, cut=cut, names=names) for row in rows}
+    rooms, total = (WHOLE_ROOMS, WHOLE_TOTAL_MAX) if wish.whole else (ROOMS, TOTAL_MAX)
+    fits = (most for most in rooms if sum(min(length, most) for length in lengths) <= total)
+    room = Room(cut, next(fits, rooms[-1]), wish.redact, wish.whole)
+    nodes = dict[int, Node]()
+    album = Album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
+    with session.reading_lines() as (read, line):
+        for row in rows:
+            entry = read(row)
+            pictures = album.of(line(row)) if entry.images else ()
+            nodes[row] = node_of(state, row, entry, room, pictures)
+        mark_failed(nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
-    placed = [(row, tip) for tip in tips if (row := state.row(tip["leafId"])) is not None]
+    placed = [(at, tip) for tip in tips if (at := state.row(tip["leafId"])) is not None]
     labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}
     gists = {
-        row: (cut(tip["gist"], TEXT_MAX), tip["gistSource"]) for row, tip in placed if "gist" in tip
+        row: (to_text(cut(tip["gist"], TEXT_MAX), GIST_MAX), tip["gistSource"])
+        for row, tip in placed
+        if "gist" in tip
     }
     story = story_of(state, nodes, labels, gists)
     for row, tip in placed:
@@ -99,10 +116,37 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
         "leaf": story.leaf,
         "tips": _fit(tips, cut),
         "digests": _fit(digests, cut),
-        "textMax": room,
+        "textMax": room.most,
+        **({"cut": [*room.lost, *_too_long(state, rows)]} if wish.whole else {}),
         "beats": msgspec.to_builtins(story.beats),
         "nodes": msgspec.to_builtins(story.nodes),
     }
+
+
+def _too_long(state: SessionState, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Name the entries of which only a part was read."""
+    found = ((state.id(row), state.lengths[row]) for row in rows)
+    return [
+        {"entryId": entry_id, "field": "line", "length": length, "kept": BRIEF}
+        for entry_id, length in found
+        if length > LINE_MAX
+    ]
+
+
+class Album:
+    """Makes the pictures of nodes; the data of all together is bounded."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def of(self, line: bytes) -> list[Image]:
+        found = list[Image]()
+        for picture in pictures_in(line):
+            fits = len(picture.data) <= self._left
+            self._left -= len(picture.data) if fits else 0
+            data = picture.data if fits else ""
+            found.append(Image(picture.media_type, picture.size, data))
+        return found
 
 
 def without_entries(stored: Stored, wish: Wish) -> Document:
@@ -118,7 +162,7 @@ def without_entries(stored: Stored, wish: Wish) -> Document:
     }
     return {
         "format": "indexerd-export",
-        "schema": 1,
+        "schema": 2,
         "generator": f"indexerd {__version__}",
         "exportedAt": iso(time.time()),
         "redacted": wish.redact is not None,

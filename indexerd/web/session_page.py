@@ -9,23 +9,44 @@ images become links. Only a fence at the start of a line counts, as one in a lis
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from indexerd.daemon.library import Library
+from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.protocol.wire import dump
 from indexerd.web.assets import fill
 from indexerd.web.document import Document, Stored, Wish, read_document
+from indexerd.web.markdown import to_html
 
 STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
+FIRST = (30, 60_000)  # messages and characters rendered before the live page is sent
+WHOLE = (sys.maxsize, 4_000_000)  # in an exported page: at most some seconds
 
+_MESSAGES = frozenset({"user", "assistant", "custom", "compaction", "branch_summary"})
+_SLOT = "\ue000{}\ue000"  # stands for a diff; texts have no such characters
 _MARK = re.compile(r"([\\`*_\[\]<>#&|~!$])")
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SPACE = re.compile(r"(?<! ) +$|(?<=\n\n)\n+", re.MULTILINE)  # at a line's end, or of empty lines
 _LOOSE = re.compile(r"^(- .*)\n\n(?=- )", re.MULTILINE)  # a blank line between two list items
+
+
+def wish_for(
+    form: str, *, redact: Redactor | None = None, leaf: str | None = None, newest: int = sys.maxsize
+) -> Wish:
+    """Make the options of an export."""
+    return Wish(
+        for_people=form != "json",
+        redact=redact,
+        whole=form == "json",
+        pictures=form != "md",
+        leaf=leaf,
+        newest=newest,
+    )
 
 
 def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str, str]:
@@ -43,7 +64,37 @@ def session_page(document: Document, *, live: bool = False) -> str:
     session = document["session"]
     name = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
     shown = clean_line(name, TITLE_MAX) or "Session"
-    return fill("page.html", name=shown, data=embedded(document), live=live)
+    html = rendered(document, *(FIRST if live else WHOLE))
+    return fill("page.html", name=shown, data=embedded({**document, "html": html}), live=live)
+
+
+def rendered(document: Document, messages: int, left: int) -> dict[str, Any]:
+    """Render the Markdown of so many messages, up to `left` characters, those on the path first.
+
+    Messages are named by row. A live page asks for those that are missing.
+    """
+    shown = dict[int, str]()
+    for node in [*_path(document), *document["nodes"]]:
+        text = node["text"]
+        if node["kind"] not in _MESSAGES or node["row"] in shown or not text.strip():
+            continue
+        left -= len(text)
+        if left < 0 or len(shown) == messages:
+            break
+        shown[node["row"]] = to_html(text)
+    return {
+        "nodes": shown,
+        "digests": [to_html(digest["content"]) for digest in document["digests"]],
+        "summary": to_html((document["meta"] or {}).get("summary") or ""),
+    }
+
+
+def _path(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    place, path = document["leaf"], list[Mapping[str, Any]]()
+    while place >= 0:
+        path.append(document["nodes"][place])
+        place = path[-1]["above"]
+    return path[::-1]
 
 
 def embedded(value: Mapping[str, Any]) -> str:
@@ -55,14 +106,27 @@ def embedded(value: Mapping[str, Any]) -> str:
 
 def markdown(document: Mapping[str, Any]) -> str:
     """Write the path to the document's leaf, below the facts about the session."""
-    place, path = document["leaf"], list[Mapping[str, Any]]()
-    while place >= 0:
-        path.append(document["nodes"][place])
-        place = path[-1]["above"]
-    ways: dict[str, Any] = {"plain": plain, "code": code}
+    diffs = list[str]()
+
+    def diff(edit: Mapping[str, Any]) -> str:
+        diffs.append(fenced(edit["diff"], "diff"))
+        return _SLOT.format(len(diffs) - 1)
+
+    ways: dict[str, Any] = {"plain": plain, "code": code, "diff": diff}
     ways["quoted"] = lambda text: "\n".join(quoted(text))
-    text = fill("session.md", **document, **ways, path=path[::-1])
-    return _LOOSE.sub(r"\1\n", _SPACE.sub("", text)).rstrip("\n") + "\n"
+    text = fill("session.md", **document, **ways, path=_path(document))
+    text = _LOOSE.sub(r"\1\n", _SPACE.sub("", text)).rstrip("\n") + "\n"
+    for at, block in enumerate(diffs):
+        text = text.replace(_SLOT.format(at), block, 1)
+    return text
+
+
+def fenced(text: str, language: str) -> str:
+    """Write a text as fenced code; the fence is longer than any in the text."""
+    lines = [bare(line) for line in _LINE_END.split(text)]
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{language}", *lines, fence])
 
 
 def plain(text: str, limit: int = LINE_MAX) -> str:

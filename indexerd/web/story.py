@@ -11,25 +11,59 @@ branch: it comes right after its parent and belongs to the work there.
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 
-from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
+from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
+from indexerd.sessions.clipped import arguments, beside_results
+from indexerd.sessions.edits import FileEdit, edits_of
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
 
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
+PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
 
 _BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
 _SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
+
+
+class Call(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A call of a tool."""
+
+    tool: str
+    detail: str = ""  # one line
+    id: str = ""
+    failed: bool = False
+    edits: list[FileEdit] = []
+    input: Any = None  # all arguments, if the document is complete
+
+
+class Result(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A tool's result."""
+
+    call: str  # id of the call
+    tool: str = ""
+    text: str = ""
+    length: int = 0  # characters of the whole text, if it was cut
+
+
+class Image(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A picture that the entry's line holds."""
+
+    type: str
+    size: int  # bytes
+    data: str = ""  # base64, if it is part of the document
 
 
 class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -40,19 +74,19 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     kind: str
     type: str
     time: str
-    text: str
+    text: str  # of a tool's only result: its text
     parent_id: str | None = None
     above: int = -2  # place of the parent in the list, or ROOT
     ordinal: int = -1
     role: str | None = None
     length: int = 0  # characters of the whole text, if it was cut
-    calls: tuple[tuple[str, str], ...] = ()  # (tool, purpose)
-    results: tuple[tuple[str, str], ...] = ()  # (tool, text) on the same line
-    tool: str = ""  # the tool whose result this is
+    calls: list[Call] = []
+    results: list[Result] = []
     thinking: str = ""
     model: str = ""
     failed: int = 0  # calls, or the answer itself
     images: int = 0
+    pictures: list[Image] = []  # those of the images that can be shown
     quiet: bool = False  # only calls, or bookkeeping
     hidden: bool = False  # hidden from people by its author
     label: str | None = None
@@ -81,48 +115,129 @@ class Story(NamedTuple):
     places: dict[int, int]  # row -> place
 
 
-def node_of(
-    state: SessionState, row: int, entry: Entry, room: int, *, cut: Cut, names: dict[str, str]
-) -> Node:
-    """Make the node of an entry, with each text cut to `room` characters.
+@dataclass
+class Room:
+    """How the texts of entries become those of nodes, and what was cut."""
 
-    `names` collects the tools of calls by call id, for results that do not name theirs.
-    """
+    cut: Cut
+    most: int  # characters of each text
+    redact: Redactor | None = None
+    whole: bool = False  # with all arguments of calls
+    lost: list[dict[str, Any]] = field(default_factory=list)  # each text that was cut
+    tools: dict[str, str] = field(default_factory=dict)  # by call id; results may not name theirs
+    failed: set[str] = field(default_factory=set)  # ids of calls
+
+    def fit(self, entry: Entry, name: str, text: str) -> str:
+        shown = self.cut(text, self.most)
+        if len(text) > self.most:
+            entry_id = replace_surrogates(entry.id[:ID_MAX])
+            found = {"entryId": entry_id, "field": name, "length": len(text), "kept": len(shown)}
+            self.lost.append(found)
+        return shown
+
+    def fit_all(self, entry: Entry, name: str, value: Any) -> Any:
+        """Fit every text in a value; `name` is its field."""
+        if isinstance(value, str):
+            return self.fit(entry, name, value)
+        if isinstance(value, list):
+            return [self.fit_all(entry, f"{name}.{at}", item) for at, item in enumerate(value)]
+        if isinstance(value, Mapping):
+            named = ((self.cut(key, PATH_MAX), item) for key, item in value.items())
+            return {key: self.fit_all(entry, f"{name}.{key}", item) for key, item in named}
+        return value
+
+
+def node_of(
+    state: SessionState, row: int, entry: Entry, room: Room, pictures: Sequence[Image] = ()
+) -> Node:
+    """Make the node of an entry."""
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
-    answer, whole = entry.kind is Kind.ASSISTANT, "".join(entry.texts)
-    names.update((call.id, call.name) for call in entry.tools if call.id)
+    answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
+    room.tools.update((call.id, call.name) for call in entry.tools if call.id)
+    room.failed.update(entry.failed)
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
-    results = [
-        (cut(result.name or names.get(result.call, ""), NAME_MAX), result.text)
-        for result in entry.results[:CALLS_MAX]
-    ]
-    calls = list[tuple[str, str]]()  # (tool, purpose)
-    for call in entry.tools[:CALLS_MAX]:
-        shown = call.detail or call.arguments or ""
-        text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-        calls.append((_one_line(call.name, NAME_MAX), _one_line(cut(text, DETAIL_MAX), DETAIL_MAX)))
-    is_result = bool(results) and entry.kind is Kind.TOOL
-    beside = [(tool, cut(text, room)) for tool, text in results if text not in whole]
+    results = _results(entry, room)
+    if entry.kind is Kind.TOOL and results:
+        before = beside_results(entry, entry.texts)
+        whole = whole if before is None or len(results) == 1 else before
+    most = sys.maxsize if room.whole else CALLS_MAX
+    text = room.fit(entry, "text", whole)
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
         kind=entry.kind.name.lower(),
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
-        text=cut(whole, room) or (cut(entry.error, DETAIL_MAX) if wrong else ""),
+        text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
         role=shown_word(entry.role) if entry.role else None,
-        length=len(whole) if len(whole) > room else 0,
-        calls=tuple(call for call in calls if any(call)),
-        results=() if is_result else tuple(beside),
-        tool=results[0][0] if is_result else "",
-        thinking=cut("\n\n".join(entry.thinking), room),
+        length=len(whole) if len(whole) > room.most else 0,
+        calls=[
+            _call(entry, at, call, room)
+            for at, call in enumerate(entry.tools[:most])
+            if call.name or call.detail or call.arguments
+        ],
+        results=results[:most],
+        thinking=room.fit(entry, "thinking", "\n\n".join(entry.thinking)),
         model=_one_line(entry.model, WORD_MAX) if entry.model else "",
         failed=len(entry.failed) or int(wrong),
         images=entry.images,
+        pictures=[*pictures],
         quiet=is_quiet(entry, turn, whole.strip(JS_SPACE) if answer else ""),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )
+
+
+def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
+    shown = call.detail or call.arguments or ""
+    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    given = arguments(call)
+    if room.redact:  # before a diff takes the lines of a secret apart
+        given = _redacted(given, room.redact)
+    edits = edits_of(call.name, given)
+    for edit in edits:
+        lines = edit.diff.count("\n")
+        edit.diff = room.fit(entry, f"calls.{at}.edits", edit.diff)
+        edit.cut += lines - edit.diff.count("\n")
+        edit.path, edit.moved_to = (room.cut(one, PATH_MAX) for one in (edit.path, edit.moved_to))
+    return Call(
+        tool=_one_line(call.name, NAME_MAX),
+        detail=_one_line(room.cut(text, DETAIL_MAX), DETAIL_MAX),
+        id=replace_surrogates(call.id[:ID_MAX]),
+        edits=edits,
+        input=room.fit_all(entry, f"calls.{at}.input", given) if room.whole else None,
+    )
+
+
+def _redacted(value: Any, redact: Redactor) -> Any:
+    if isinstance(value, str):
+        return redact(value).text
+    if isinstance(value, list):
+        return [_redacted(item, redact) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _redacted(item, redact) for key, item in value.items()}
+    return value
+
+
+def mark_failed(nodes: Mapping[int, Node], room: Room) -> None:
+    """Mark the calls that failed, which only their results say."""
+    for node in nodes.values():
+        for call in node.calls:
+            call.failed = call.id in room.failed
+
+
+def _results(entry: Entry, room: Room) -> list[Result]:
+    """Make the results of an entry; the only one of a tool's entry is the text of its node."""
+    alone = entry.kind is Kind.TOOL and len(entry.results) == 1
+    found = list[Result]()
+    for at, result in enumerate(entry.results):
+        tool = room.cut(result.name or room.tools.get(result.call, ""), NAME_MAX)
+        made = Result(call=replace_surrogates(result.call[:ID_MAX]), tool=tool)
+        if not alone:
+            made.text = room.fit(entry, f"results.{at}.text", result.text)
+            made.length = len(result.text) if len(result.text) > room.most else 0
+        found.append(made)
+    return found
 
 
 def _one_line(text: str, limit: int) -> str:
@@ -137,7 +252,8 @@ def story_of(
 ) -> Story:
     """Build the story of a tree, seen from its leaf; `nodes` has a node for each row shown.
 
-    `gists` maps the row of a branch's last entry to the branch's summary and its source.
+    `gists` maps the row of a branch's last entry to the branch's summary, as one line, and its
+    source.
     """
     parents, begins = _ordered(state, nodes)
     places = {row: place for place, row in enumerate(parents)}

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.digests.segments import Segment, encode
-from indexerd.web.document import Wish, document_of
-from indexerd.web.session_page import session_page
+from indexerd.web.document import document_of
+from indexerd.web.session_page import session_page, wish_for
 from tests.sessions.opening import opened
 from tests.sessions.tree_sessions import entry, said, session
 
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+    "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
 
 
@@ -25,7 +29,7 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     row["parentSessionId"] = "p1"
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"
-    page.write_text(session_page(document_of(held, stored, Wish())))
+    page.write_text(session_page(document_of(held, stored, wish_for("html"))))
     return page
 
 

@@ -32,32 +32,31 @@ HOURS = {  # age of the corpus's sessions
 }  # fmt: skip
 CWD = "/home/ana/weatherd"
 STILL = "new Promise((done) => requestIdleCallback(() => requestAnimationFrame(() => done())))"
-# `u` asks, `$` runs, `e` edits, `a` answers; three branches begin at `fork`.
+# `u` asks, `$` runs, `e` edits (`FILE | OLD => NEW`), `a` answers; three branches begin at `fork`.
 TALK = """u Alerts are sent again after every restart of weatherd. Where do we remember them?
 $ rg -n 'alert' weatherd/
-e weatherd/alerts.py
 a Nowhere that lasts: `alerts.py` keeps a set in memory, so a restart forgets which alerts went out.
 fork where to keep it
 u Try Redis first, the ops team has it already.
-e weatherd/alerts.py
+e weatherd/alerts.py | sent = set() => sent = redis.Redis().sadd
 $ docker compose up -d redis
 $ pytest -q tests/test_alerts.py
 a It works, but every developer now needs Redis to run eleven tests.
 fork
 u Use a plain file then, one line per alert.
-e weatherd/sent.py
+e weatherd/sent.py | sent = set() => sent = Path("sent.log")
 a Two workers write at once, and lines get lost: a file needs a lock of its own.
 fork
 u All right: a table in the SQLite database we have.
-e weatherd/schema.sql
-e weatherd/sent.py
+e weatherd/schema.sql |  => CREATE TABLE sent_alerts (station, kind, day)
+e weatherd/sent.py | if key in sent:;     return => if not db.insert(key):;     return
 $ pytest -q
 a Done. The table `sent_alerts` has a key of station, kind and day, and the insert is the check.
 digest
 u How long are rows kept?
 a We decided on fourteen days; the nightly job deletes what is older.
 u Write it down in the changelog, and we are done.
-e CHANGELOG.md
+e CHANGELOG.md | **Fixed** => **Fixed**; - Alerts are sent once, also across restarts.
 a Written, under **Fixed**: alerts are sent once, also across restarts."""
 SUMMARY = """Goal: no alert twice, whatever restarts.
 
@@ -77,7 +76,9 @@ def alerts(world: World) -> Session:
         elif mark == "$":
             talk.tool("bash", command=text)
         elif mark == "e":
-            talk.tool("edit", path=f"{CWD}/{text}")
+            path, _, change = text.partition(" | ")
+            old, _, new = change.replace("; ", "\n").partition(" => ")
+            talk.tool("edit", path=f"{CWD}/{path}", oldText=old, newText=new)
         elif mark == "a":
             talk.say("assistant", text, stopReason="stop", model="sonnet-5", provider="anthropic")
         elif mark == "digest":

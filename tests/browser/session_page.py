@@ -22,6 +22,12 @@ def opened(home: Served, tabs: Tabs, session: Placed, more: str = "", **how: obj
     return page
 
 
+def unfold(page: Page) -> Page:
+    """Open the details above the conversation."""
+    page.locator("#details > summary").click()
+    return page
+
+
 def shown(page: Page) -> Locator:
     return page.locator("#path")
 

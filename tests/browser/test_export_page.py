@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
+from tests.browser.exported import EVIL, FORKED, PIXEL, forked, hostile, page_of
 from tests.browser.tabs import Tabs
+from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -70,11 +71,12 @@ def test_a_page_opens_without_any_request(tabs: Tabs, page_file: Path) -> None:
     expect(page.locator("#about")).to_contain_text("<b>.py")
     expect(page.locator("#about")).to_contain_text("p1")
     expect(page.locator("#about")).to_contain_text("by indexerd")
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.locator("#path .fold > summary").click()
+    page.locator("#path .call summary").click()
     expect(shown(page)).to_contain_text("alerts.py")
     assert page.evaluate("window.owned") is None
     expect(page.locator("img, iframe, #path script")).to_have_count(0)
-    expect(page.locator(".range .digest .text")).to_have_text(f"- Alerts. {EVIL}")
+    expect(page.locator(".range .digest .prose")).to_have_text(f"Alerts. {EVIL}")
     expect(page.locator(".range .digest")).to_contain_text(f"No Redis. {EVIL}")
 
 
@@ -103,6 +105,42 @@ def test_the_policy_blocks_injected_content(tabs: Tabs, page_file: Path) -> None
     for breach in ("policy: img-src", "policy: require-trusted-types-for", "request: GET http:"):
         assert breach in told
     tabs.forgive("")
+
+
+HOSTILE = f"""# {EVIL}
+[js](javascript:owned=1) [data](data:text/html,<script>owned=1</script>) [web](https://example.com/x)
+![pixel](https://example.com/p.png) ![svg](data:image/svg+xml,<svg/onload=owned=1>)
+<svg onload=owned=1><style>*{{display:none}}</style><iframe src="https://example.com">
+
+```html" onclick="owned=1
+{EVIL}
+```
+| {EVIL} | b |
+|--------|---|
+| `{EVIL}` | **c** |
+"""
+
+
+def test_hostile_markdown_is_inert(tabs: Tabs, tmp_path: Path) -> None:
+    """S1.40: nothing runs, nothing is loaded, and links lead to the web only."""
+    blocks = [
+        {"type": "text", "text": HOSTILE},
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    ]
+    page = opened(tabs, page_of(tmp_path, [said("a", None, "user", content=blocks)]))
+    expect(page.locator("#path img")).to_have_js_property("naturalWidth", 1)
+    message = page.locator(".said.user .prose")
+    expect(message).to_contain_text("<svg onload=owned=1>")
+    expect(message.locator("td strong")).to_have_text("c")
+    expect(message.locator("img, svg, style, script, iframe, [onclick], [onload]")).to_have_count(0)
+    links = message.locator("a[href]").evaluate_all(
+        "(all) => all.map((one) => `${one.href} ${one.rel} ${one.target}`)"
+    )
+    web = ["http://127.0.0.1:9/x", *(f"https://example.com/{name}" for name in ("", "x", "p.png"))]
+    assert set(links) == {f"{address} noopener noreferrer _blank" for address in web}
+    message.get_by_role("button", name="Copy").click()
+    expect(page.locator("#told")).not_to_be_empty()
+    assert page.evaluate("window.owned") is None
 
 
 def test_filters_and_search(tabs: Tabs, page_file: Path) -> None:
@@ -134,7 +172,7 @@ def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
     """The fragment names a leaf and an entry; an unknown one shows the session's leaf."""
     page = opened(tabs, page_file, "#leaf=f&target=c")
     expect(shown(page)).to_contain_text("Redis is too big.")
-    expect(page.locator(".aim")).to_contain_text(re.compile("^bash:"))
+    expect(page.locator(".aim")).to_contain_text(re.compile("^bash "))
     expect(page.locator("[aria-selected=true]")).to_have_class(re.compile("work"))
     page.goto("about:blank")
     page = opened(tabs, page_file, "#target=e")

@@ -14,6 +14,7 @@ import pytest
 
 from tests.browser.exported import FORKED, page_of
 from tests.browser.served import Served
+from tests.browser.session_page import unfold
 from tests.browser.tabs import NARROW, Tabs, findings
 from tests.e2e.world import until
 from tests.sessions.tree_sessions import entry, line, said
@@ -88,41 +89,6 @@ def test_escape_clears_the_search_wherever_the_focus_is(tabs: Tabs, tmp_path: Pa
     expect(page.locator("#path")).to_contain_text("It is written.")
 
 
-SIGNED = """# include <stdio.h>
-int main(void) { return x**2 + y**2; }
-
-```sh
-# build
-make
-```
-## What **is** new
-f(**kwargs, **more) and `a**b` and **bold words**, 2 ** 3 ** 4
-- old
-+ new
-* a star
-  1) one
-
-# A title
-
-|a|
-|--|
-***"""
-
-
-def test_every_character_of_a_text_is_shown(tabs: Tabs, tmp_path: Path) -> None:
-    """Powers with `**`, comments with `#`, fences and dashes are kept."""
-    entries = [said("a", None, "user", SIGNED), said("b", "a", "assistant", SIGNED)]
-    page = exported(tabs, page_of(tmp_path, entries))
-    for kind in ("user", "assistant"):
-        texts = page.locator(f".said.{kind} > :not(header)").all_text_contents()
-        assert "".join("".join(texts).split()) == "".join(SIGNED.split())
-    answer = page.locator(".said.assistant")
-    assert answer.locator("strong").all_text_contents() == ["**is**", "**bold words**"]
-    heads = answer.locator(".text.strong").all_text_contents()
-    assert heads == ["## What **is** new", "# A title"]
-    assert answer.locator("code").all_text_contents() == ["`a**b`"]
-
-
 def test_a_branch_begins_with_a_visible_row(tabs: Tabs, tmp_path: Path) -> None:
     """Settings come first in pi's branches; the prompt's row shows their labels."""
     model = {"provider": "p", "modelId": "m-2"}
@@ -169,14 +135,14 @@ def test_a_family_is_current(home: Served, tabs: Tabs) -> None:
     origin = home.put(name="The origin")
     fork = home.put(parent=str(origin.path), name="The fork")
     page = home.open(tabs, f"/s/{fork.id}")
-    family = page.locator("#family")
+    family = unfold(page).locator("#family")
     expect(family.get_by_role("link")).to_have_count(2)
     expect(page.locator("#about .facts")).to_contain_text(origin.id)
     home.world.call("update", ref=origin.id, title="The spring")
     expect(family).to_contain_text("The spring")
     orphan = home.put(parent=str(origin.path.with_name("2026-01-01T00-00-00-000Z_gone.jsonl")))
     page = home.open(tabs, f"/s/{orphan.id}")
-    expect(page.locator("#family")).to_contain_text("session is unknown: ")
+    expect(unfold(page).locator("#family")).to_contain_text("session is unknown: ")
     assert findings(page) == []
 
 

@@ -5,21 +5,22 @@ A request to another host, a console message or a policy violation fails the tes
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.exported import FORKED
+from tests.browser.exported import FORKED, PIXEL
 from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
 from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-from tests.browser.session_page import expect, opened, row, shown, top
+from tests.browser.session_page import expect, opened, row, shown, top, unfold
 
 pytestmark = pytest.mark.browser
 
@@ -132,7 +133,7 @@ def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
     asked = said("i", "h", "user", f"The key is {secret}, keep it.", at=9)
     session = home.put([*FORKED, asked, said("j", "i", "assistant", "Kept.", at=10)])
     page = opened(home, tabs, session)
-    page.locator("#sent > summary").press("Enter")
+    unfold(page).locator("#sent > summary").press("Enter")
     panel = page.locator("#sent")
     expect(panel).to_contain_text("local/extractive")
     expect(panel).to_contain_text("stays on this machine")
@@ -156,7 +157,7 @@ def test_a_request_for_indexing_shows_its_state(home: Served, tabs: Tabs) -> Non
     session = home.put([*FORKED, said("i", "h", "user", "Go on.", at=9), open_turn])
     page = opened(home, tabs, session)
     expect(page.locator("#state")).to_have_text("unfinished")
-    page.locator("#sent > summary").press("Enter")
+    unfold(page).locator("#sent > summary").press("Enter")
     page.locator("#sent").get_by_role("button", name=re.compile("Index now")).click()
     expect(page.locator("#queued")).to_contain_text("when the agent's turn ends")
     assert not home.world.meta(session.id)
@@ -172,7 +173,7 @@ def test_family(home: Served, tabs: Tabs) -> None:
     origin = home.put(name="The origin")
     fork = home.put(parent=str(origin.path), name="The fork")
     page = opened(home, tabs, origin)
-    family = page.locator("#family")
+    family = unfold(page).locator("#family")
     expect(family.get_by_role("link")).to_have_count(2)
     first, second = family.get_by_role("link").evaluate_all(
         "(all) => all.map((one) => parseFloat(getComputedStyle(one).paddingLeft))"
@@ -182,7 +183,9 @@ def test_family(home: Served, tabs: Tabs) -> None:
     family.get_by_role("link").last.click()
     expect(page).to_have_url(re.compile(f"/s/{fork.id}$"))
     expect(page.locator("#title")).to_have_text("The fork")
-    expect(page.locator("#family [aria-current=page]")).to_contain_text("The fork")
+    expect(unfold(page).locator("#family [aria-current=page]")).to_contain_text("The fork")
+    page.locator("#kin").get_by_role("link", name="The origin").click()
+    expect(page.locator("#kin")).to_have_text("children: The fork")
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
@@ -192,7 +195,7 @@ def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -
     page = opened(home, tabs, session)
     names = {"html": "HTML", "md": "Markdown", "json": "JSON"}
     with page.expect_download() as coming:
-        page.locator(".exports").get_by_role("link", name=names[form]).click()
+        unfold(page).locator(".exports").get_by_role("link", name=names[form]).click()
     assert coming.value.suggested_filename == f"to-be-given-away-{session.id[:8]}.{form}"
     file = tmp_path / f"x.{form}"
     coming.value.save_as(file)
@@ -239,6 +242,84 @@ def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) ->
     assert held == ["plot", "city=<b>Oslo</b>"]
 
 
+SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='owned=1'/>").decode()
+CHANGE = {"path": "/w/alerts.py", "oldText": "keep()\nset()", "newText": "keep()\ntable()"}
+LONG = {"path": "/w/long.py", "content": "".join(f"line {at}\n" for at in range(40))}
+
+
+def call(call_id: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "toolCall", "id": call_id, "name": name, "arguments": fields}
+
+
+EDITED = [
+    said("a", None, "user", content=[
+        {"type": "text", "text": "As in the picture."},
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+        {"type": "image", "data": SVG, "mimeType": "image/svg+xml"},
+    ]),
+    said("b", "a", "assistant", content=[call("1", "bash", {"command": "ls"})]),
+    said("c", "b", "toolResult", "alerts.py", toolCallId="1", toolName="bash", at=1),
+    said("d", "c", "assistant", content=[call("2", "edit", CHANGE)], at=2),
+    said("e", "d", "toolResult", "Edited.", toolCallId="2", toolName="edit", at=3),
+    said("f", "e", "assistant", content=[call("3", "write", LONG)], at=4),
+    said("g", "f", "toolResult", "No.", toolCallId="3", toolName="write", isError=True, at=5),
+    said("h", "g", "assistant", content=[call("4", "edit", CHANGE)], at=6),
+    said("i", "h", "toolResult", "Edited.", toolCallId="4", toolName="edit", at=7),
+    said("j", "i", "assistant", "Done.", at=8),
+]  # fmt: skip
+
+
+def test_edits_pictures_and_results(home: Served, tabs: Tabs) -> None:
+    """Edits are diffs, results fold under their calls, only real pictures are shown."""
+    page = opened(home, tabs, home.put(EDITED))
+    picture = page.locator("#path img")
+    expect(picture).to_have_count(1)
+    expect(picture).to_have_js_property("naturalWidth", 1)
+    expect(page.locator(".said.user")).to_contain_text("1 image not shown")
+    first = page.locator("#path .edit").first
+    expect(first.locator("summary")).to_have_text("alerts.py+1 \N{MINUS SIGN}1")
+    expect(first.locator(".diff")).to_have_text(" keep()\n-set()\n+table()\n")
+    refused = page.locator("#path .edit", has_text="long.py")
+    expect(refused).to_contain_text("failed")
+    expect(refused.locator(".diff")).to_have_count(0)  # folded
+    expect(page.locator("#path .fold")).to_have_count(1)
+    page.locator("#path .fold > summary").click()
+    page.locator("#path .fold .call summary", has_text="ls").click()
+    expect(shown(page)).to_contain_text("alerts.py")
+    expect(shown(page)).not_to_contain_text("Result of")
+    page.locator("#see-files").click()
+    expect(shown(page)).to_be_hidden()
+    files = page.locator("#files")
+    expect(files).to_contain_text("2 files edited on this path +2 \N{MINUS SIGN}2")
+    several = files.locator(".file")
+    expect(several.locator(".edit")).to_have_count(2)
+    assert findings(page) == []
+    several.get_by_role("link").last.click()
+    expect(page).to_have_url(re.compile("target=h$"))
+    expect(page.locator("#path .aim .diff")).to_be_in_viewport()
+
+
+def test_the_conversation_begins_on_the_first_screen(home: Served, tabs: Tabs) -> None:
+    """Also on a phone; the tree follows what is read, and an error leads back."""
+    texts = [(f"Question {at}.", f"Answer {at}. {'Long talk. ' * 300}") for at in range(12)]
+    entries, above = [], None
+    for at, (question, answer) in enumerate(texts):
+        entries.append(said(f"q{at}", above, "user", question, at=2 * at))
+        entries.append(said(f"a{at}", f"q{at}", "assistant", answer, at=2 * at + 1))
+        above = f"a{at}"
+    session = home.put(entries, name="A long title of a session that is about many things at once")
+    for width in (WIDE, NARROW):
+        page = opened(home, tabs, session, width=width)
+        expect(shown(page).get_by_text("Question 0.")).to_be_in_viewport(ratio=1)
+    page = opened(home, tabs, session)
+    shown(page).get_by_text("Question 7.").evaluate("(one) => one.scrollIntoView()")
+    expect(page.locator("#tree [aria-selected=true]")).to_contain_text("Question 7.")
+    tabs.forgive("404")
+    page = home.open(tabs, "/s/nobody")
+    page.get_by_role("link", name="indexerd").click()
+    expect(page).to_have_url(f"{home.running.origin}/")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: bool) -> None:
@@ -246,10 +327,10 @@ def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: b
     session = home.put()
     home.put(parent=str(session.path))
     page = opened(home, tabs, session, "#leaf=f&target=c", width=width, dark=dark)
-    expect(page.locator("#family a").last).to_be_visible()
+    expect(unfold(page).locator("#family a").last).to_be_visible()
     page.locator("#sent > summary").click()
     expect(page.locator("#sent")).to_contain_text("local/extractive")
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.locator("#path .call summary").click()
     expect(shown(page)).to_contain_text("alerts.py")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     red, _, _ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")

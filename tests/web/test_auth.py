@@ -41,7 +41,7 @@ def test_a_token_works_once_for_a_while_on_its_server(tmp_path: Path) -> None:
 
 
 def test_only_listed_assets_are_served() -> None:
-    """No name leads out of the folder or to a template, and no text becomes markup."""
+    """No name leads out of the folder or to a template; only rendered text becomes markup."""
     for name in ("../home.py", "home.html", "page.html", "", "/etc/passwd", "home.css/"):
         assert name not in FILES
     evil = "<script>x</script>\ud800"
@@ -53,5 +53,6 @@ def test_only_listed_assets_are_served() -> None:
     assert "&lt;script&gt;x" in page
     assert "<code>b</code>" in page
     sinks = ("innerHTML", "outerHTML", "insertAdjacentHTML", "DOMParser", "eval(", "http:")
+    rendered = ".innerHTML = policy.createHTML(html)"
     for script in (read_static(name) for name in FILES if name.endswith(".js")):
-        assert not [sink for sink in sinks if sink in script]
+        assert not [sink for sink in sinks if sink in script.replace(rendered, "", 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,23 @@ from indexerd.privacy.redact import redact
 from indexerd.sources.session_reader import OpenSession
 from indexerd.web import document
 from indexerd.web.document import Wish, changed, document_of
-from indexerd.web.session_page import FORMATS
+from indexerd.web.session_page import FORMATS, wish_for
 from tests.sessions.opening import opened
 from tests.sessions.tree_sessions import entry, said, session
 
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 30).decode()
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
 
 
 def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:
     row = {"sessionId": "s1", "cwd": "/w", "name": "A name"}
     return document_of(one, {"session": row, **stored}, wish)
+
+
+def edit_call(call_id: str, old: str, new: str) -> dict[str, Any]:
+    fields = {"path": "/w/a.py", "oldText": old, "newText": new}
+    return {"type": "toolCall", "id": call_id, "name": "edit", "arguments": fields}
 
 
 def texts(found: dict[str, Any]) -> list[str]:
@@ -85,23 +93,68 @@ def test_a_page_has_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_secrets_are_redacted_on_request(form: str) -> None:
     """In all places, also across a cut, in names and in metadata."""
     across = "z" * (document.TEXT_MAX - 20) + f" {KEY} " + "z" * 90_000
-    calls = [{"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": KEY}}]
+    calls = [
+        {
+            "type": "toolCall",
+            "id": "1",
+            "name": "bash",
+            "arguments": {"command": KEY, "more": [KEY]},
+        },
+        edit_call("2", "a\nb", f"a\n{KEY}\n"),
+        edit_call("3", PEM, ""),
+    ]
+    image = {"type": "image", "data": PNG, "mimeType": "image/png"}
     thoughts = [{"type": "thinking", "thinking": f"It is {KEY}."}]
     data = session(
         said("a", None, "user", f"My key is {KEY}"),
         said("b", "a", "assistant", content=[*thoughts, *calls]),
         said("c", "b", "toolResult", f"token {KEY}", toolCallId="1", toolName="bash"),
-        said("d", "c", "user", across),
+        said("d", "c", "user", content=[{"type": "text", "text": across}, image]),
         entry("label", "e", "d", targetId="d", label=KEY),
     )
     meta = {"summary": f"The key {KEY}", "name": "x"}
-    open_ = FORMATS[form](exported(opened(data), Wish(for_people=form != "json"), meta=meta))
+    open_ = FORMATS[form](exported(opened(data), wish_for(form), meta=meta))
     assert KEY in open_
-    wish = Wish(for_people=form != "json", redact=redact)
-    kept = FORMATS[form](exported(opened(data), wish, meta=meta))
+    assert (PNG in open_) == (form != "md")
+    kept = FORMATS[form](exported(opened(data), wish_for(form, redact=redact), meta=meta))
     assert KEY[:16] not in kept
+    assert PNG not in kept
+    assert "MIIEvQ" in open_
+    assert "MIIEvQ" not in kept
     assert "[redacted:anthropic-key]" in kept or "\\[redacted:anthropic-key\\]" in kept
     assert "A1b2C3d4" not in kept
+
+
+def test_json_is_complete_and_names_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments and results are whole; what had to be cut is listed by entry."""
+    arguments = {"command": "x" * 30_000, "more": {"n": 1, "list": ["y" * 90]}}
+    calls = [
+        {"type": "toolCall", "id": "1", "name": "bash", "arguments": arguments},
+        edit_call("2", "a\nb", "a\nc"),
+    ]
+    data = session(
+        said("a", None, "assistant", content=calls),
+        said("b", "a", "toolResult", "z" * 30_000, toolCallId="1", toolName="bash"),
+        said("c", "b", "toolResult", "No.", toolCallId="2", toolName="edit", isError=True),
+    )
+    found = json.loads(FORMATS["json"](exported(opened(data), wish_for("json"))))
+    assert (found["format"], found["schema"], found["cut"]) == ("indexerd-export", 2, [])
+    first, second = found["nodes"][0]["calls"]
+    assert first["input"] == arguments
+    assert second["edits"] == [
+        {"path": "/w/a.py", "kind": "edit", "diff": " a\n-b\n+c", "added": 1, "removed": 1}
+    ]
+    assert second["failed"]
+    assert texts(found)[1:] == ["z" * 30_000, "No."]
+    assert [node["results"][0]["call"] for node in found["nodes"][1:]] == ["1", "2"]
+    markdown = FORMATS["md"](exported(opened(data), wish_for("md")))
+    assert "```diff\n a\n-b\n+c\n```" in markdown
+    monkeypatch.setattr(document, "WHOLE_ROOMS", (1000,))
+    found = exported(opened(data), wish_for("json"))
+    assert found["cut"] == [
+        {"entryId": "a", "field": "calls.0.input.command", "length": 30_000, "kept": 1000},
+        {"entryId": "b", "field": "text", "length": 30_000, "kept": 1000},
+    ]
 
 
 def test_digests_are_placed_at_the_entries_they_cover(tmp_path: Path) -> None:

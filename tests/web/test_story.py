@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.web.story import Beat, Node, Story, node_of, story_of
+from indexerd.web.story import Beat, Node, Room, Story, node_of, story_of
 from tests.sessions.tree_sessions import reader, said, session, state_of
 
 
@@ -17,10 +17,8 @@ def cut(text: str, most: int) -> str:
 
 def nodes_of(state: SessionState, data: bytes) -> dict[int, Node]:
     """A node for each row that a story uses."""
-    read, names = reader(state, data), dict[str, str]()
-    return {
-        row: node_of(state, row, read(row), 500, cut=cut, names=names) for row in state.entries()
-    }
+    read, room = reader(state, data), Room(cut, 500)
+    return {row: node_of(state, row, read(row), room) for row in state.entries()}
 
 
 def session_story(*entries: bytes, gists: dict[str, str] | None = None) -> Story:

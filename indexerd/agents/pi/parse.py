@@ -254,7 +254,8 @@ def _flag(value: Any) -> bool | None:
 
 def _calls(content: list[Fields]) -> tuple[ToolCall, ...]:
     calls = of_type(content, "toolCall")
-    return tuple([call_of(string(call.get("name")), call.get("arguments")) for call in calls])
+    fields = [(call.get("name"), call.get("arguments"), call.get("id")) for call in calls]
+    return tuple([call_of(string(name), value, string(own)) for name, value, own in fields])
 
 
 def _tokens(usage: Any) -> Tokens | None:

@@ -1,13 +1,11 @@
-// The session's name, facts, summary, files and context, above the conversation.
+// The session's name, its facts as one line, and the details: summary, facts, context.
 //
 // A section is drawn only when its data has changed, so what the reader opened stays open.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, when, moment, zone, dollars, base, sync } = indexerd.helpers;
+  const { $, el, digits, count, when, lasted, moment, zone, dollars, sync } = indexerd.helpers;
   const { prose } = indexerd.prose;
   const { story } = indexerd;
-  const FILES = 300;
-  const box = $("about");
   const drawn = new Map(); // by key: {sign, box}
 
   function section(key, data, build) { // null if there is nothing to show
@@ -28,21 +26,31 @@
     for (const id of ["name", "title"]) if ($(id).textContent !== name) $(id).textContent = name;
     if (session.sessionId) $("described").textContent = (meta && meta.description) || session.description || "";
     $("copy").hidden = !session.resume;
+    sync($("brief"), [section("brief", brief(session), (parts) => el("span", "", ...parts.map((one) => el("span", "", one))))]);
+    sync($("notes"), [section("notes", doc.warnings || [], (all) => all.length &&
+      el("div", "", ...all.map((text) => el("p", "notice", text))))].filter(Boolean));
     sync($("facts"), [
-      section("notes", notes(doc), (all) => all.length && el("div", "", ...all.map((text) => el("p", "notice", text)))),
+      section("remarks", remarks(doc), (all) => all.length && el("p", "dim", all.join(" "))),
+      section("summary", meta && meta.summary, (text) => text && prose(text)),
       section("facts", factsOf(session, meta, doc), factList),
       section("context", [doc.context, doc.footer], contextBox),
-      section("summary", meta && meta.summary, (text) => text &&
-        el("details", "", el("summary", "", "Summary"), ...prose(text))),
-      section("files", [session.filesModified || [], session.filesRead || []], filesBox),
     ].filter(Boolean));
+  }
+
+  function brief(session) { // what matters most, in one line
+    const { agent, models = [], costUsd, durationMs, userMessageCount: asks, createdAt } = session;
+    return [
+      agent, models.length > 1 ? `${models[models.length - 1]} and ${models.length - 1} more` : models[0],
+      costUsd ? dollars(costUsd) : "", lasted(durationMs), asks ? count(asks, "prompt") : "",
+      moment(createdAt) ? when(createdAt).textContent : "",
+    ].filter(Boolean);
   }
 
   // -- facts ----------------------------------------------------------------------------------
 
-  function notes(doc) {
-    const found = [...(doc.warnings || [])];
-    if (doc.redacted) found.push("Known kinds of secrets were removed from the texts.");
+  function remarks(doc) {
+    const found = [];
+    if (doc.redacted) found.push("Known kinds of secrets were removed from the texts, and all images.");
     if (doc.nodes.some((node) => node.length)) {
       found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);
     }
@@ -86,41 +94,19 @@
     return list;
   }
 
-  // -- files, and the sets of context ---------------------------------------------------------
-
-  function fileItem(path) { // searches the tree for the file's name
-    const one = button("plain", path, () => indexerd.session.find(base(path)));
-    one.title = `Search this session for ${base(path)}`;
-    return el("li", "", one);
-  }
-
-  function fileList(paths) {
-    const list = el("ul", "mono files", ...paths.slice(0, FILES).map(fileItem));
-    if (paths.length > FILES) list.append(el("li", "cut", `and ${digits(paths.length - FILES)} more`));
-    return list;
-  }
-
-  function filesBox([changed, read]) {
-    if (!changed.length && !read.length) return null;
-    const one = el("details", "", el("summary", "", `Files (${digits(changed.length + read.length)})`));
-    for (const [name, paths] of [["Changed", changed], ["Read", read]]) {
-      if (paths.length) one.append(el("p", "dim", name), fileList(paths));
-    }
-    return one;
-  }
+  // -- the sets of context --------------------------------------------------------------------
 
   function contextBox([context, footer]) {
     const sets = Object.entries(context || {}).filter(([, held]) => held.length);
     if (!sets.length) return null;
     const one = el("details", "", el("summary", "", "Context: ", footer || sets.map(([name]) => name).join(", ")));
     for (const [name, held] of sets) {
-      one.append(el("p", "dim", name), name === "files" ? fileList(held)
-        : el("ul", "mono files", ...held.map((text) => el("li", "", text))));
+      one.append(el("p", "dim", name), el("ul", "mono files", ...held.map((text) => el("li", "", text))));
     }
     return one;
   }
 
-  box.append(el("div"));
-  box.lastChild.id = "facts";
+  $("details").append(el("div"));
+  $("details").lastChild.id = "facts";
   indexerd.about = { draw };
 })((window.indexerd ||= {}));

@@ -10,9 +10,9 @@
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
   const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
 
-  async function ask(what, options) { // the answer, or an error with a hint
+  async function ask(url, options) { // the answer, or an error with a hint
     const fail = (message, more) => { throw Object.assign(new Error(message), more); };
-    const answer = await fetch(address(what), { headers: { Accept: "application/json" }, ...options })
+    const answer = await fetch(url, { headers: { Accept: "application/json" }, ...options })
       .catch(() => fail("the web view does not answer", { hint: "is `indexerd web` still running?", status: 0 }));
     const { status } = answer, found = await answer.json().catch(() => null); // null: not our JSON
     if (answer.ok && found) return found;
@@ -20,8 +20,9 @@
     return fail(message, { hint, code, status });
   }
 
-  const get = (what) => ask(what, { cache: "no-store" });
-  const post = (what, held) => ask(what, {
+  const get = (what) => ask(address(what), { cache: "no-store" });
+  const post = (what, held) => send(address(what), held);
+  const send = (url, held) => ask(url, {
     method: "POST",
     headers: { Accept: "application/json", "Content-Type": "application/json" },
     body: JSON.stringify(held),
@@ -116,6 +117,7 @@
     if (place >= 0) label(place, one.closest("header"), () => one.isConnected && one.focus());
   });
 
+  indexerd.render = async (texts) => (await send("/rendered", { texts })).html;
   indexerd.label = label;
   indexerd.labelButton = () => button("label-it", "label");
   indexerd.actions = { id, get, post, trouble, address };

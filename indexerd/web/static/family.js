@@ -4,7 +4,9 @@
 // family of one is not drawn, except for a missing parent.
 ((indexerd) => {
   "use strict";
-  const { el, count, when } = indexerd.helpers;
+  const { $, el, count, when } = indexerd.helpers;
+  const FROM = { fork: "fork of", resumed: "resumed from", subagent: "sub-agent of" };
+  const NEAR = 3; // children named above the conversation
   const HOW = { fork: "fork", resumed: "resumed", subagent: "sub-agent" };
 
   function item(member, own) {
@@ -22,9 +24,31 @@
     return el("li", "", one);
   }
 
+  const link = ({ sessionId, name }) => {
+    const one = el("a", "", name);
+    one.href = `/s/${encodeURIComponent(sessionId)}`;
+    return one;
+  };
+
+  function near(members, ownId) { // the parent and the children, as links
+    const at = members.findIndex(({ sessionId }) => sessionId === ownId), own = members[at];
+    if (!own) return [];
+    const parent = members.slice(0, at).findLast(({ depth }) => depth < own.depth);
+    const end = members.findIndex(({ depth }, place) => place > at && depth <= own.depth);
+    const below = members.slice(at + 1, end < 0 ? members.length : end);
+    const children = below.filter(({ depth }) => depth === own.depth + 1);
+    const listed = children.slice(0, NEAR).flatMap((one, place) => (place ? [", ", link(one)] : [link(one)]));
+    if (children.length > NEAR) listed.push(`, ${children.length - NEAR} more`);
+    return [
+      parent ? el("span", "", `${FROM[own.relation] || FROM.fork} `, link(parent)) : "",
+      children.length ? el("span", "", "children: ", ...listed) : "",
+    ].filter(Boolean);
+  }
+
   indexerd.family = (box, { members, missingParent: missing, more }, ownId) => {
     const held = box.contains(document.activeElement) ? document.activeElement.dataset.id : null;
     const several = members.length > 1;
+    $("kin").replaceChildren(...near(members, ownId));
     box.hidden = !several && !missing;
     box.replaceChildren();
     if (box.hidden) return;

@@ -52,6 +52,23 @@
     return one;
   }
 
+  function clock(told) { // the same, with the time of day only
+    const one = when(told);
+    if (!one) return null;
+    one.title = `${one.textContent} (${one.title})`;
+    one.textContent = one.textContent.slice(11);
+    return one;
+  }
+
+  function lasted(ms) {
+    const seconds = Math.round(ms / 1000), minutes = Math.round(ms / 60_000), hours = Math.floor(minutes / 60);
+    if (!(ms > 0)) return "";
+    if (seconds < 1) return "under 1 s";
+    if (seconds < 60) return `${seconds} s`;
+    if (minutes < 60) return `${minutes} min`;
+    return hours < 48 ? `${hours} h${minutes % 60 ? ` ${minutes % 60} min` : ""}` : `${Math.round(hours / 24)} days`;
+  }
+
   // A browser takes a second to wrap a word of thousands of characters, unless it is in pieces and
   // may break anywhere.
   const solid = (text) => (text.length > 400 && /\S{400}/.test(text) ? "solid" : "");
@@ -131,7 +148,7 @@
   }
 
   indexerd.helpers = {
-    $, el, button, digits, count, when, moment, zone, dollars, base, solid, pieces, say, copy, sync,
+    $, el, button, digits, count, when, clock, lasted, moment, zone, dollars, base, solid, pieces, say, copy, sync,
     settle, later, drawn,
   };
 })((window.indexerd ||= {}));

@@ -58,7 +58,7 @@
 
   function steady(work) { // keep the reader's position, even if a digest regroups the path
     const top = (one) => one.getBoundingClientRect().top;
-    const items = scrollY > 0 ? [...document.querySelectorAll("#path article, #path .fold")] : [];
+    const items = scrollY > 0 ? [...document.querySelectorAll("#path article, #path .fold, #path .edits")] : [];
     const one = items.find((item) => item.getBoundingClientRect().bottom > 60), before = one && top(one);
     work();
     if (one?.isConnected) scrollBy(0, top(one) - before);

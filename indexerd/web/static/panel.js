@@ -166,8 +166,9 @@
     link.download = "";
     exports.append(link, " ");
   }
-  $("facts").before(behind, queued);
-  $("about").append(panel, family, exports);
+  $("notes").after(queued);
+  $("facts").before(behind);
+  $("details").append(panel, family, exports);
   kin();
 
   indexerd.panel = { tell, kin: kinSoon, related: (one) => relatives.has(one), ran: () => panel.open && fetchSent() };

@@ -1,82 +1,86 @@
-// A session's text as elements: paragraphs, headings, tables and code. Every character except white
-// space is kept as text: Markdown's signs are dimmed, and the text between them is emphasised.
+// Messages as HTML: the server renders Markdown, the page inserts it through the policy `indexerd`, the
+// only way in which a text becomes markup. An exported page has all HTML; the live page has that of the
+// first messages, and asks for more (`indexerd.render`) when a message is nearly visible. Until then,
+// and wherever HTML is missing, its text is shown as it is.
 ((indexerd) => {
   "use strict";
-  const { el, solid, pieces } = indexerd.helpers;
-  const FENCE = /^(`{3,}|~{3,})/;
-  const HEAD = /^#{1,6} +(?=\S)/;
-  const WORD = /[\p{L}\p{N}_*]/u;
-  const SIGNS = /`([^`\n]{1,300})`|\*\*([^*\s](?:[^*\n]{0,298}[^*\s])?)\*\*/g;
+  const { el, button, solid, pieces, copy, say } = indexerd.helpers;
+  const BATCH = 40; // texts of one request
+  const MOST = 300_000; // characters of one request
+  const policy = globalThis.trustedTypes?.createPolicy("indexerd", { createHTML: (html) => html }) ||
+    { createHTML: (html) => html };
+  const known = new Map(); // text -> HTML
+  const waiting = new Map(); // text -> boxes
+  let asking = false;
 
   const pre = (text) => el("pre", solid(text), ...pieces(text));
-  const sign = (text) => el("span", "sign", text);
-  const block = (text, name, ...parts) => el("div", `text ${name} ${solid(text)}`.trim(), ...parts);
 
-  function apart({ 0: all, 1: code, 2: strong, index }, text) { // null: not a sign, as in x**2
-    if (code) return el("code", "", all);
-    if (WORD.test(text[index - 1] || " ") || WORD.test(text[index + all.length] || " ")) return null;
-    return el("strong", "", sign("**"), strong, sign("**"));
+  function seed({ html, nodes, digests, meta }) { // HTML that came with the document
+    if (!html) return;
+    for (const node of nodes) if (html.nodes[node.row] !== undefined) known.set(node.text, html.nodes[node.row]);
+    digests.forEach((digest, at) => known.set(digest.content, html.digests[at]));
+    if (meta?.summary) known.set(meta.summary, html.summary);
   }
 
-  function inline(text) { // words in backticks as code, words between ** as strong
-    const found = [];
-    let from = 0;
-    SIGNS.lastIndex = 0;
-    for (let mark = SIGNS.exec(text); mark; mark = SIGNS.exec(text)) {
-      const one = apart(mark, text);
-      if (!one) SIGNS.lastIndex = mark.index + 2; // a sign may begin within it
-      if (!one) continue;
-      found.push(...pieces(text.slice(from, mark.index)), one);
-      from = mark.index + mark[0].length;
+  function fill(box, html) {
+    box.classList.remove("raw");
+    box.innerHTML = policy.createHTML(html);
+    for (const code of box.querySelectorAll("pre")) {
+      const text = code.textContent;
+      const act = async () => say(await copy(text) ? "Copied." : "Could not copy.");
+      const one = el("div", "code");
+      code.tabIndex = 0; // it scrolls
+      code.before(one);
+      one.append(code, button("copy", "Copy", act));
     }
-    return [...found, ...pieces(text.slice(from))];
+    for (const table of box.querySelectorAll("table")) {
+      const one = el("div", "scroll");
+      one.tabIndex = 0;
+      table.before(one);
+      one.append(table);
+    }
   }
 
-  // -- blocks: the element that starts at a line, and the line after it ------------------------
+  const near = new IntersectionObserver((seen) => {
+    for (const { isIntersecting, target } of seen) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      if (known.has(target.text)) fill(target, known.get(target.text));
+      else waiting.set(target.text, [...(waiting.get(target.text) || []), target]);
+    }
+    ask();
+  }, { rootMargin: "1200px" });
 
-  function fenced(lines, at) {
-    const [, fence] = FENCE.exec(lines[at]);
-    let end = at + 1;
-    while (end < lines.length && lines[end].trim() !== fence) end++;
-    const held = pre(lines.slice(at + 1, end).join("\n"));
-    held.prepend(sign(`${lines[at]}\n`));
-    if (end < lines.length) held.append(sign(`\n${lines[end]}`));
-    return [held, end + 1];
-  }
-
-  function heading(lines, at, [mark]) { // "#" may begin a comment, unless blank lines surround it
-    const blank = (line) => !(line || "").trim();
-    if (!mark.startsWith("##") && !(blank(lines[at - 1]) && blank(lines[at + 1]))) return null;
-    const text = lines[at].slice(mark.length);
-    return [block(text, "strong", sign(mark), ...inline(text)), at + 1];
-  }
-
-  function table(lines, at) {
-    let end = at, ruled = false;
-    for (; end < lines.length && lines[end].startsWith("|"); end++) ruled ||= /^[\s|:-]*--[\s|:-]*$/.test(lines[end]);
-    return ruled ? [pre(lines.slice(at, end).join("\n")), end] : null;
+  async function ask() { // for the texts that wait, one request at a time
+    if (asking || !waiting.size || !indexerd.render) return;
+    asking = true;
+    const texts = [];
+    let size = 0;
+    for (const text of waiting.keys()) {
+      if (texts.length && (texts.length === BATCH || size + text.length > MOST)) break;
+      texts.push(text);
+      size += text.length;
+    }
+    const held = texts.map((text) => waiting.get(text));
+    for (const text of texts) waiting.delete(text);
+    const html = await indexerd.render(texts).catch(() => null); // null: the texts stay as they are
+    if (html) texts.forEach((text, at) => known.set(text, html[at]));
+    if (html) held.forEach((boxes, at) => boxes.forEach((box) => fill(box, html[at])));
+    asking = false;
+    ask();
   }
 
   function prose(text) {
-    const found = [], lines = (text || "").split("\n");
-    let held = [];
-    const flush = () => {
-      const body = held.join("\n").replace(/^\n+/, "").trimEnd();
-      if (body) found.push(block(body, "", ...inline(body)));
-      held = [];
-    };
-    for (let at = 0; at < lines.length;) {
-      const one = lines[at], head = HEAD.exec(one), begins = one.startsWith("|") && !held.at(-1)?.startsWith("|");
-      const [made, end] = (FENCE.test(one) ? fenced(lines, at)
-        : head ? heading(lines, at, head) : begins ? table(lines, at) : null) || [null, at + 1];
-      if (made) flush();
-      if (made) found.push(made);
-      else held.push(one);
-      at = end;
+    const box = el("div", `prose raw ${solid(text)}`.trim());
+    if (known.has(text)) {
+      fill(box, known.get(text));
+    } else {
+      box.append(...pieces(text));
+      box.text = text;
+      if (text.trim()) near.observe(box);
     }
-    flush();
-    return found;
+    return box;
   }
 
-  indexerd.prose = { prose, pre };
+  indexerd.prose = { prose, pre, seed };
 })((window.indexerd ||= {}));

@@ -17,15 +17,20 @@
   };
   const opened = new Map(); // what the reader opened and closed, by key
 
-  const who = (node) =>
-    (node.kind === "tool" && node.tool ? node.tool : WHO[node.kind] || "Entry");
+  const toolOf = (node) => (node.kind === "tool" && node.results?.[0]?.tool) || "";
+  const who = (node) => toolOf(node) || WHO[node.kind] || "Entry";
   const key = (row) => `${row.type === "branch" || row.type === "work" ? row.type : "entry"} ` +
     story.nameOf(row.node, row.from ?? row.place);
   const isOpen = (row, usual) => opened.get(key(row)) ?? usual;
 
+  // One line of a text without Markdown's signs.
+  const bare = (text) => text.replace(/^[ \t]*(?:#{1,6} |> ?|[-*+] |```.*$)/gm, "").replace(/!?\[([^\]\n]*)\]\([^)\s]*\)/g, "$1")
+    .replace(/\*\*|__|`/g, "").replace(/\s+/g, " ").trim();
+
   function line(node, limit = 120) {
-    const said = node.text.slice(0, 400).replace(/\s+/g, " ").trim();
-    const calls = () => node.calls.slice(0, 5).map(([tool, what]) => `${tool} ${what}`.trim());
+    const text = node.text || node.results?.[0]?.text || "";
+    const said = bare(text.slice(0, 400));
+    const calls = () => node.calls.slice(0, 5).map(({ tool, detail = "" }) => `${tool} ${detail}`.trim());
     return (said || (node.calls ? calls().join(", ") : "") || node.type).slice(0, limit);
   }
 
@@ -47,13 +52,13 @@
 
   const lower = new WeakMap(); // node -> its searchable text
 
-  const called = (node) => (node.calls || []).map((call) => call.join(" ")).join(", ");
-  const aside = (node) => [...(node.results || []).map((one) => one.join(": ")), node.thinking || ""];
+  const called = (node) => (node.calls || []).map(({ tool, detail = "" }) => `${tool} ${detail}`).join(", ");
+  const aside = (node) => [...(node.results || []).map(({ tool, text = "" }) => `${tool || ""}: ${text}`), node.thinking || ""];
 
   function searched(node) {
     let text = lower.get(node);
     if (text === undefined) {
-      text = [node.label, node.role || node.type, node.tool, called(node), node.text, ...aside(node)]
+      text = [node.label, node.role || node.type, called(node), node.text, ...aside(node)]
         .filter(Boolean).join(" ").toLowerCase();
       lower.set(node, text);
     }
@@ -185,7 +190,7 @@
     const sum = { answers: 0, calls: {}, total: 0, failed: 0, thoughts: 0, entries: nodes.length };
     for (const { kind, text, calls, failed, thinking } of nodes) {
       if (kind === "assistant" && !failed && text.trim()) sum.answers++;
-      for (const [tool] of calls || []) if (tool) sum.calls[tool] = (sum.calls[tool] || 0) + 1;
+      for (const { tool } of calls || []) if (tool) sum.calls[tool] = (sum.calls[tool] || 0) + 1;
       sum.total += (calls || []).length;
       sum.failed += failed || 0;
       sum.thoughts += thinking ? 1 : 0;
@@ -241,5 +246,5 @@
     return changed;
   }
 
-  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, tally, done, amount, bar, same, reveal };
+  indexerd.rows = { ASIDE, BOOKS, opened, who, key, line, words, rowsOf, tally, done, amount, bar, same, reveal };
 })((window.indexerd ||= {}));

@@ -1,21 +1,23 @@
 // The page as a whole: what its address selects, its keys, the buttons of its frame.
 //
-// `#leaf=ID` selects the path to show, by default the session's own, and `&target=ID` an entry on it.
+// `#leaf=ID` selects the path to show, by default the session's own, and `&target=ID` an entry on it;
+// with `&view=files` the files that the path edits are shown instead of its conversation.
 // `?find=WORDS` fills in the tree's search when the page opens.
 ((indexerd) => {
   "use strict";
   const { $, say, copy, settle } = indexerd.helpers;
-  const { story, tree, talk, about } = indexerd;
+  const { story, tree, talk, about, edits } = indexerd;
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");
-  let view = { leaf: -1, target: -1 };
+  let view = { leaf: -1, target: -1, files: false };
   let enters = false; // whether the focus moves to what is shown next
 
   // -- what is shown --------------------------------------------------------------------------
 
-  function fragment(leaf, target) {
-    const parts = [`leaf=${encodeURIComponent(story.name(leaf))}`];
+  function fragment(leaf, target, files = false) {
+    const parts = leaf >= 0 ? [`leaf=${encodeURIComponent(story.name(leaf))}`] : [];
     if (target >= 0) parts.push(`target=${encodeURIComponent(story.name(target))}`);
+    if (files) parts.push("view=files");
     return `#${parts.join("&")}`;
   }
 
@@ -26,7 +28,7 @@
     let leaf = place("leaf");
     if (leaf < 0) leaf = target < 0 ? story.doc.leaf : story.through(target);
     if (target >= 0 && !story.pathTo(leaf).includes(target)) leaf = story.through(target);
-    return { leaf, target };
+    return { leaf, target, files: told.get("view") === "files" };
   }
 
   function show() {
@@ -36,10 +38,19 @@
     const other = view.leaf !== before.leaf;
     if (other) talk.draw(view.leaf);
     placeTree();
-    aim(true);
-    if (view.target < 0 && other) scrollTo(0, 0);
+    look();
+    if (!view.files) aim(true);
+    if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, 0);
     if (enters) (document.querySelector("#path .aim") || $("path")).focus({ preventScroll: true });
     enters = false;
+  }
+
+  function look() { // the conversation, or the files
+    edits.draw(story.pathTo(view.leaf));
+    $("path").hidden = view.files;
+    $("files").hidden = !view.files;
+    $("see-path").setAttribute("aria-pressed", !view.files);
+    $("see-files").setAttribute("aria-pressed", view.files);
   }
 
   function placeTree() {
@@ -84,11 +95,12 @@
     if (leaf < 0) leaf = story.doc.leaf;
     let target = place(names.target);
     if (target >= 0 && !story.pathTo(leaf).includes(target)) target = -1;
-    view = { leaf, target };
-    if (location.hash.includes("leaf=")) history.replaceState(null, "", fragment(leaf, target));
+    view = { leaf, target, files: view.files };
+    if (location.hash.includes("leaf=")) history.replaceState(null, "", fragment(leaf, target, view.files));
     about.draw();
     tree.draw();
     talk.draw(leaf);
+    look();
     const meant = target >= 0 ? target : leaf;
     if (meant >= 0 && follow && indexerd.rows.reveal(meant)) tree.draw();
     tree.mark(new Set(story.pathTo(leaf)), meant, follow && seen);
@@ -129,7 +141,7 @@
   function reading() { // the target if it is visible, else the entry at the top
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
-    if (top >= 0 && top < innerHeight) return view.target;
+    if (top >= 0 && top < innerHeight / 2) return view.target;
     const item = talk.atTop(100);
     return item ? (item.places || [item.place])[0] : -1;
   }
@@ -191,6 +203,18 @@
     $("search").focus();
   });
   $("reset").addEventListener("click", reset);
+  for (const [button, files] of [["see-path", false], ["see-files", true]]) {
+    $(button).addEventListener("click", () => { location.hash = fragment(view.leaf, -1, files); });
+  }
+  let scrolled = 0;
+  addEventListener("scroll", () => { // the tree follows what is read
+    if (scrolled || view.files) return;
+    scrolled = requestAnimationFrame(() => {
+      scrolled = 0;
+      const place = scrollY > 0 ? reading() : -1;
+      if (place >= 0) tree.read(place);
+    });
+  }, { passive: true });
   $("copy").addEventListener("click", resume);
   $("keys").addEventListener("click", KEYS["?"]);
   $("close").addEventListener("click", () => $("help").close());
@@ -208,7 +232,8 @@
   addEventListener("hashchange", show);
   narrow.addEventListener("change", () => side(!narrow.matches));
 
-  indexerd.session = { choose, find, go, names, renew, view: () => view };
+  const address = (place) => fragment(view.leaf, place);
+  indexerd.session = { choose, find, go, names, renew, address, view: () => view };
 
   const data = JSON.parse($("data").textContent);
   story.take(data.nodes ? data : { ...EMPTY, ...data });

@@ -25,6 +25,7 @@
     const nodes = doc.nodes = [...story.nodes.slice(0, keep),
       ...doc.nodes.map((node) => reused(node, old.get(node.row)))];
     Object.assign(story, { doc, nodes, beats, places: new Map() });
+    indexerd.prose.seed(doc);
     story.ends = new Int32Array(nodes.length);
     story.newest = new Int32Array(nodes.length).fill(-1);
     story.active = new Uint8Array(nodes.length);

@@ -5,10 +5,10 @@
 // of a long path are empty until they are nearly visible.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, sync, settle, later, drawn } = indexerd.helpers;
+  const { $, el, digits, count, when, clock, lasted, moment, sync, settle, later, drawn } = indexerd.helpers;
   const { prose, pre } = indexerd.prose;
-  const { story } = indexerd;
-  const { BOOKS, who, line, tally, amount, bar } = indexerd.rows;
+  const { story, edits } = indexerd;
+  const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
@@ -16,12 +16,18 @@
   let items = new Map(); // by key
   let spots = new Map(); // place -> item
   let ranges = new Map(); // digest, as JSON -> {box, covered}
+  let leafNow = -1; // of the path that is shown
   let unfolded = false; // whether new folds begin open
 
-  // -- items: a single entry, {place, nodes}, or work, {places, nodes} -------------------------
+  // -- items: a single message, {place, nodes}, or work, {places, nodes}. Work that edits files is an
+  // item of its own, `open`; the entry of a result belongs to the item of its call. --------------
+
+  const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
+    (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
+  const edited = (node) => (node.calls || []).some((call) => call.edits);
 
   function grouped(path) { // the items of a path, by the digest that covers them
-    const on = new Set(path), cuts = new Map(), closing = new Set();
+    const on = new Set(path), cuts = new Map(), closing = new Set(), owners = new Map();
     for (const one of story.doc.digests || []) {
       if (!on.has(one.from) || !on.has(one.to)) continue;
       cuts.set(one.from, one);
@@ -37,17 +43,21 @@
       const node = story.nodes[place];
       if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
-      const alone = ALONE.has(node.kind) || (node.kind === "assistant" && node.text.trim());
+      const alone = ALONE.has(node.kind) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
       }
-      if (!node.hidden && (!alone || node.calls || node.results || node.thinking)) {
-        if (!work && !BOOKS.has(node.kind)) held.push((work = { places: [], nodes: [] }));
-        if (work) { // settings alone do not count as work
-          work.places.push(place);
-          work.nodes.push(node);
+      if (!node.hidden && !silent(node) && (!alone || node.calls || node.results || node.thinking)) {
+        const owner = node.kind === "tool" && owners.get(node.results?.[0]?.call);
+        let item = owner || (edited(node) ? null : work);
+        if (!item && !BOOKS.has(node.kind)) held.push((item = { places: [], nodes: [], open: edited(node) }));
+        if (item) { // settings alone do not count as work
+          item.places.push(place);
+          item.nodes.push(node);
+          for (const { id } of node.calls || []) if (id) owners.set(id, item);
         }
+        if (!owner) work = item?.open ? null : item;
       }
       if (closing.has(place)) begin(null);
     }
@@ -68,6 +78,7 @@
   function draw(leaf) {
     const active = box.contains(document.activeElement) ? document.activeElement : null;
     const now = new Map(), held = ranges, wanted = [];
+    leafNow = leaf;
     spots = new Map();
     ranges = new Map();
     for (const group of grouped(story.pathTo(leaf))) {
@@ -100,18 +111,19 @@
   }
 
   function itemBox(item) {
-    const one = item.places ? later(el("details", "fold"), () => summaryOf(item))
-      : later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place));
+    const one = !item.places ? later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place))
+      : item.open ? later(el("div", "edits"), () => (unfold(item), []))
+        : later(el("details", "fold"), () => summaryOf(item));
     if (!item.places) one.tabIndex = -1;
     one.item = item;
-    if (item.places) one.open = unfolded; // fires `toggle`
+    if (item.places && !item.open) one.open = unfolded; // fires `toggle`
     return one;
   }
 
   function digestBox(digest) {
     const [first, last] = digest.covering_messages;
     const one = el("aside", "digest", el("h3", "", `Digest of messages ${first} to ${last}`));
-    one.append(...prose(digest.content));
+    one.append(prose(digest.content));
     const decided = digest.key_decisions || [], changed = digest.files_modified || [];
     if (decided.length) {
       const some = decided.slice(0, LISTED).map((text) => el("li", "", text));
@@ -132,68 +144,125 @@
     return el("p", "cut", `Cut: ${here} of ${digits(node.length)} characters are shown.`);
   }
 
+  function turn(place) { // how long the work lasted that a prompt began
+    const path = story.pathTo(leafNow), { nodes } = story;
+    const at = path.indexOf(place);
+    let end = at + 1;
+    while (end < path.length && (nodes[path[end]].kind !== "user" || nodes[path[end]].hidden)) end++;
+    const last = path.slice(at, end).map((one) => moment(nodes[one].time)).filter(Boolean).pop();
+    const begun = moment(nodes[place].time);
+    return begun && last > begun ? lasted(last - begun) : "";
+  }
+
   function saidParts(place) {
-    const node = story.nodes[place];
-    const head = el("header", "", el("h3", "", who({ ...node, tool: "" })));
+    const node = story.nodes[place], asks = node.kind === "user";
+    const head = el("header", "", el("h3", "", who({ ...node, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
     if (node.failed) head.append(el("span", "bad", "failed"));
-    if (node.model) head.append(el("span", "", node.model));
+    if (node.model && (story.doc.session.models || []).length > 1) head.append(el("span", "", node.model));
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
-    head.append(when(node.time) || "", el("span", "acts", indexerd.labelButton?.(), link));
-    const text = node.kind === "bash" ? [pre(node.text)] : prose(node.text);
-    const images = node.images ? el("p", "cut", `${count(node.images, "image")} not shown`) : "";
-    return [head, ...text, images, cutNote(node)];
+    const spent = asks ? turn(place) : "";
+    head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
+      el("span", "acts", indexerd.labelButton?.(), link));
+    const text = node.kind === "bash" ? pre(node.text) : prose(node.text);
+    return [head, text, ...pictures(node), cutNote(node)];
+  }
+
+  function pictures(node) {
+    const found = (node.pictures || []).map((picture, at) => {
+      const address = picture.data ? `data:${picture.type};base64,${picture.data}`
+        : story.doc.live && indexerd.actions?.address(`image/${node.row}/${at}`);
+      if (!address) return el("p", "cut", `Image left out (${picture.type}, ${digits(Math.ceil(picture.size / 1024))} KB)`);
+      const one = el("img", "picture");
+      one.loading = "lazy";
+      one.alt = `Image ${at + 1} of this message`;
+      one.src = address;
+      return one;
+    });
+    const more = (node.images || 0) - found.length;
+    return more > 0 ? [...found, el("p", "cut", `${count(more, "image")} not shown`)] : found;
   }
 
   function summaryOf(item) {
     const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers are separate items
-    const summary = el("summary", "", bar(sum), amount(sum) + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
+    const named = amount(sum), thought = thoughts ? count(thoughts, "thought") : "";
+    const summary = el("summary", "", sum.total ? [named, thought].filter(Boolean).join(", ") : thought || named);
     if (failed) summary.append(el("span", "bad", `${failed} failed`));
     return [summary];
   }
 
-  function grow(item) { // update the summary of work that went on; its open entries stay open
-    drawn(item.box).firstChild.replaceChildren(...summaryOf(item)[0].childNodes);
+  function grow(item) { // update work that went on; its open entries stay open
+    if (!item.open) drawn(item.box).firstChild.replaceChildren(...summaryOf(item)[0].childNodes);
     if (item.inside) unfold(item);
   }
 
   function unfold(item) {
-    item.inside ||= { box: el("div", "inside"), of: new Map() };
+    item.inside ||= { box: el("div", "inside"), of: new Map(), calls: new Map() };
     for (const node of item.nodes) {
       if (item.inside.of.has(node)) continue;
-      const each = insideBox(node);
+      const each = insideBox(node, item.inside.calls);
       item.inside.of.set(node, each);
-      item.inside.box.append(each);
+      if (!each.parentNode) item.inside.box.append(each);
     }
     if (!item.inside.box.parentNode) drawn(item.box).append(item.inside.box);
   }
 
-  function insideBox(node) {
+  // The element of an entry. That of a result is its call's, in `calls` by id.
+  function insideBox(node, calls) {
     const one = el("div", "said");
     one.tabIndex = -1;
     if (node.thinking) one.append(closed("Thought", node.thinking));
-    for (const [tool, what] of node.calls || []) {
-      one.append(el("div", "call", el("strong", "", tool || "call"), " ", el("code", "", what)));
+    for (const call of node.calls || []) {
+      const each = callBox(call);
+      one.append(each);
+      if (call.id) calls.set(call.id, each);
     }
-    for (const [tool, text] of node.results || []) one.append(closed(`Result of ${tool || "a call"}`, text));
+    let home = null;
+    for (const result of node.results || []) {
+      const call = calls.get(result.call);
+      const text = result.text ?? (node.kind === "tool" ? node.text : ""), whole = result.length || node.length;
+      if (call) answer(call, text, whole, pictures(node));
+      else if (node.kind !== "tool") one.append(closed(`Result of ${result.tool || "a call"}`, text));
+      home ||= call;
+    }
+    if (home && !one.childNodes.length) return home;
     if (node.kind === "assistant" || (!node.text && one.childNodes.length)) return one;
     const name = `${who(node)}: ${node.failed ? "failed" : line(node, 200)}`;
-    one.append(node.text ? closed(name, node.text, cutNote(node)) : el("div", "cut", name));
+    one.append(node.text ? closed(name, node.text, ...pictures(node), cutNote(node)) : el("div", "cut", name));
     return one;
   }
 
-  function closed(name, text, note = "") {
-    const one = el("details", "", el("summary", "", name));
+  function callBox({ tool, detail, edits: changes, failed }) {
+    const bad = failed ? el("span", "bad", "failed") : "";
+    const name = el("span", "name", tool || "call");
+    const one = el("div", "call", ...(changes ? changes.map((edit) => edits.diffBox(edit, failed))
+      : [el("div", "line", name, " ", bad, " ", el("code", "", detail || ""))]));
+    one.edits = Boolean(changes);
+    one.tabIndex = -1;
+    return one;
+  }
+
+  function answer(call, text, whole, images) { // fold a result under its call
+    const note = whole ? el("p", "cut", `Cut: ${digits(text.length)} of ${digits(whole)} characters are shown.`) : "";
+    if (!text.trim()) return call.append(...images);
+    if (call.edits) return call.append(closed("Result", text, ...images, note));
+    const one = closed("", text, ...images, note);
+    one.firstChild.append(...call.firstChild.childNodes);
+    return call.replaceChildren(one);
+  }
+
+  function closed(name, text, ...more) {
+    const one = el("details", "result", el("summary", "", name));
     one.addEventListener("toggle", () => {
-      if (one.open && one.childNodes.length === 1) one.append(pre(text), note);
+      if (one.open && one.childNodes.length === 1) one.append(pre(text), ...more.filter(Boolean));
     });
     return one;
   }
 
   box.addEventListener("toggle", (event) => { // does not bubble, but can be captured
     const { item, open } = event.target;
-    if (item && item.places && open) unfold(item);
+    if (item?.places && open) unfold(item);
   }, true);
 
   // -- finding elements -----------------------------------------------------------------------
@@ -203,7 +272,8 @@
       const item = spots.get(one);
       if (!item) continue;
       if (!item.places) return drawn(item.box);
-      item.box.open = true;
+      if (!item.open) item.box.open = true;
+      drawn(item.box);
       unfold(item);
       return item.inside.of.get(story.nodes[one]);
     }
@@ -213,12 +283,19 @@
   const placeOf = (element) => element.closest("article")?.item?.place ?? -1;
 
   function atTop(edge) { // the last item that begins above this height, if any
-    return [...items.values()].findLast((item) => item.box.getBoundingClientRect().top <= edge);
+    const all = [...items.values()];
+    let from = 0, to = all.length;
+    while (from < to) { // items are in their order on the page
+      const middle = (from + to) >> 1;
+      if (all[middle].box.getBoundingClientRect().top <= edge) from = middle + 1;
+      else to = middle;
+    }
+    return all[from - 1];
   }
 
   function foldAll() { // open or close all work on the path
     unfolded = !unfolded;
-    for (const item of items.values()) if (item.places) item.box.open = unfolded;
+    for (const item of items.values()) if (item.places && !item.open) item.box.open = unfolded;
     return unfolded;
   }
 

@@ -95,14 +95,28 @@
 
   // -- the shown entry and the keyboard focus -------------------------------------------------
 
-  function choose() {
-    const { aim } = shown;
-    chosen = -1;
+  function rowAt(aim) { // the row of an entry, or -1
+    let found = -1;
     for (const { type, beat, place, open, at } of rows) {
       const held = beat ? aim >= beat.first && aim <= beat.last : place === aim;
-      if (held && (type !== "branch" || chosen < 0 || !open)) chosen = at;
+      if (held && (type !== "branch" || found < 0 || !open)) found = at;
     }
+    return found;
+  }
+
+  function choose() {
+    chosen = rowAt(shown.aim);
     rows.forEach(mark);
+  }
+
+  function read(place) { // select the row of what is being read
+    const old = rows[chosen], at = rowAt(place);
+    if (at < 0 || at === chosen) return;
+    shown.aim = place;
+    chosen = at;
+    if (old) mark(old);
+    mark(rows[at]);
+    if (!box.matches(":hover, :focus-within")) rows[at].box.scrollIntoView({ block: "nearest" });
   }
 
   function put(on, aim, follow) {
@@ -183,7 +197,7 @@
   });
 
   indexerd.tree = {
-    show, focus, draw,
+    show, focus, draw, read,
     mark: put,
     refocus: () => focus(current),
     search: () => {

@@ -1,0 +1,181 @@
+"""Render a session's Markdown as HTML that is safe to insert into a page.
+
+Raw HTML is shown as text, pictures become links, links lead to http and https only, and nh3 checks
+the result against a short list of tags. Code has classes for its colours, never styles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping, Sequence
+from functools import lru_cache
+from html import escape
+from typing import Any
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token as Mark
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Token
+from pygments.util import ClassNotFound
+
+TEXT_MAX = 100_000  # characters; a longer text stays as it is
+CODE_MAX = 20_000  # characters of code that are coloured
+_NESTED_MAX = 60  # levels
+_BELOW = 3  # levels: the page's own headings are above
+_TAGS = (
+    "p br hr h4 h5 h6 strong em s a code pre span blockquote ul ol li table thead tbody tr th td"
+)
+_LINK = re.compile(r"https?://", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\\]{1,2000}(?<![.,;:!?)\]}*_])")
+_CLASSES = {  # of the page's style; the first that a token's type belongs to
+    Token.Comment: "co",
+    Token.Keyword.Type: "ty",
+    Token.Keyword: "kw",
+    Token.Literal.String: "st",
+    Token.Literal.Number: "nu",
+    Token.Name.Function: "fn",
+    Token.Name.Class: "fn",
+    Token.Name.Tag: "kw",
+    Token.Name.Attribute: "ty",
+    Token.Name.Builtin: "ty",
+    Token.Generic.Deleted: "del",
+    Token.Generic.Inserted: "add",
+    Token.Generic.Heading: "fn",
+}
+_ALIGNED = {"text-align:center": "mid", "text-align:right": "right"}
+
+
+def to_html(text: str) -> str:
+    """Render a text; one that is too long or nested too deeply is shown as it is."""
+    plain = f"<pre>{escape(text, quote=False)}</pre>"
+    if len(text) > TEXT_MAX:
+        return plain
+    environment: dict[str, Any] = {}
+    tokens = _PARSER.parse(text, environment)
+    if any(token.level >= _NESTED_MAX - 2 for token in tokens):  # the parser skips what is deeper
+        return plain
+    html = str(_PARSER.renderer.render(tokens, _PARSER.options, environment))
+    return nh3.clean(
+        html,
+        tags=set(_TAGS.split()),
+        attributes={
+            "a": {"href", "title"}, "ol": {"start"},
+            **{tag: {"class"} for tag in ("code", "span", "th", "td")},
+        },
+        url_schemes={"http", "https"},
+        link_rel="noopener noreferrer",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )  # fmt: skip
+
+
+def to_text(text: str, limit: int) -> str:
+    """Return the first characters of a text as one line, without Markdown's signs."""
+    tokens = _PARSER.parse(text[: 8 * limit + 400])
+    words = " ".join(" ".join(_words(token)) for token in tokens)
+    return " ".join(words.split())[:limit]
+
+
+def _words(token: Mark) -> Iterator[str]:
+    if token.type in ("fence", "code_block"):
+        yield token.content
+    elif token.type == "inline":
+        parts = (
+            " " if child.type.endswith("break") else child.content for child in token.children or ()
+        )
+        yield "".join(parts)
+
+
+@lru_cache(maxsize=64)
+def _lexer(name: str) -> Lexer | None:
+    try:
+        return get_lexer_by_name(name, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+def _coloured(code: str, name: str, _attributes: str = "") -> str:
+    """Return code as HTML, with classes if its language is known."""
+    lexer = _lexer(name.lower()) if re.fullmatch(r"[\w.+#-]{1,30}", name) else None
+    if lexer is None or len(code) > CODE_MAX:
+        return escape(code, quote=False)
+    parts = list[str]()
+    for kind, text in lexer.get_tokens(code):
+        shown = escape(text, quote=False)
+        named = next((_CLASSES[one] for one in reversed(kind.split()) if one in _CLASSES), "")
+        parts.append(f'<span class="{named}">{shown}</span>' if named and text.strip() else shown)
+    return "".join(parts)
+
+
+def _heading(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
+    token = tokens[at]
+    token.tag = f"h{min(6, int(token.tag[1]) + _BELOW)}"
+    return renderer.renderToken(tokens, at, *more)
+
+
+def _link(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
+    if not _LINK.match(str(tokens[at].attrs.get("href", ""))):
+        tokens[at].attrs = {}  # a path on some machine
+    return renderer.renderToken(tokens, at, *more)
+
+
+def _cell(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
+    style = str(tokens[at].attrs.pop("style", ""))
+    if style in _ALIGNED:
+        tokens[at].attrs["class"] = _ALIGNED[style]
+    return renderer.renderToken(tokens, at, *more)
+
+
+def _image(
+    _renderer: RendererHTML,
+    tokens: Sequence[Mark],
+    at: int,
+    _options: Any,
+    _env: MutableMapping[str, Any],
+) -> str:
+    address, words = str(tokens[at].attrs.get("src", "")), escape(tokens[at].content or "image")
+    return f'<a href="{escape(address)}">{words}</a>' if _LINK.match(address) else words
+
+
+def _link_addresses(state: StateCore) -> None:
+    """Make links of addresses in texts."""
+    for block in state.tokens:
+        if block.type == "inline" and "://" in block.content:
+            inside, children = 0, list[Mark]()
+            for child in block.children or ():
+                inside += child.nesting if child.tag == "a" else 0
+                plain = child.type == "text" and not inside
+                children += _linked(child.content) if plain else [child]
+            block.children = children
+
+
+def _linked(text: str) -> Iterator[Mark]:
+    start = 0
+    for found in _ADDRESS.finditer(text):
+        yield Mark("text", "", 0, content=text[start : found.start()])
+        yield Mark("link_open", "a", 1, attrs={"href": found[0]})
+        yield Mark("text", "", 0, content=found[0])
+        yield Mark("link_close", "a", -1)
+        start = found.end()
+    yield Mark("text", "", 0, content=text[start:])
+
+
+def _parser() -> MarkdownIt:
+    options = {"html": False, "linkify": False, "maxNesting": _NESTED_MAX, "highlight": _coloured}
+    parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    rules: dict[str, Any] = {
+        "heading_open": _heading,
+        "heading_close": _heading,
+        "link_open": _link,
+    }
+    rules |= {"th_open": _cell, "td_open": _cell, "image": _image}
+    parser.core.ruler.push("addresses", _link_addresses)
+    for name, rule in rules.items():
+        parser.add_render_rule(name, rule)
+    return parser
+
+
+_PARSER = _parser()

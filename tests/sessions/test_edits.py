@@ -1,0 +1,136 @@
+"""Edits and pictures in the calls and lines of all agents."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from indexerd.agents import ADAPTERS
+from indexerd.sessions import edits
+from indexerd.sessions.clipped import arguments
+from indexerd.sessions.edits import FileEdit, edits_of
+from indexerd.sessions.pictures import pictures_in
+
+PATCH = """*** Begin Patch
+*** Update File: a.py
+*** Move to: b.py
+@@ def f():
+-    old
++    new
+*** Add File: n.txt
++one
++two
+*** Delete File: gone.txt
+*** End Patch"""
+PATCHED = [
+    ("a.py", "rename", "b.py", "@@ def f():\n-    old\n+    new", 1, 1),
+    ("n.txt", "create", "", "+one\n+two", 2, 0),
+    ("gone.txt", "delete", "", "", 0, 0),
+]
+CHANGED = [("a.py", "edit", "", " a\n-b\n+c", 1, 1)]
+WRITTEN = [("a.py", "write", "", "+a\n+b", 2, 0)]
+OLD, NEW = "a\nb", "a\nc\n"
+
+
+@pytest.mark.parametrize(("name", "given_", "found"), [
+    ("Edit", {"file_path": "a.py", "old_string": OLD, "new_string": NEW}, CHANGED),
+    ("MultiEdit",
+     {"file_path": "a.py", "edits": [{"old_string": OLD, "new_string": NEW}]}, CHANGED),
+    ("NotebookEdit",
+     {"notebook_path": "a.py", "new_source": "a"}, [("a.py", "edit", "", "+a", 1, 0)]),
+    ("Write", {"file_path": "a.py", "content": "a\nb\n"}, WRITTEN),
+    ("edit", {"path": "a.py", "oldText": OLD, "newText": NEW}, CHANGED),
+    ("edit", {"path": "a.py", "edits": [{"oldText": OLD, "newText": NEW}] * 2},
+     [("a.py", "edit", "", " a\n-b\n+c\n@@\n a\n-b\n+c", 2, 2)]),
+    ("write", {"path": "a.py", "content": "a\r\nb"}, WRITTEN),
+    ("edit", {"filePath": "a.py", "oldString": OLD, "newString": NEW}, CHANGED),
+    ("write", {"filePath": "a.py", "content": "a\nb"}, WRITTEN),
+    ("apply_patch", {"patchText": PATCH}, PATCHED),
+    ("apply_patch", {"input": PATCH}, PATCHED),
+    ("apply_patch", PATCH, PATCHED),
+    ("shell", {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"]}, PATCHED),
+    ("exec_command", {"cmd": f"cd x && apply_patch <<'EOF'\n{PATCH}\nEOF"}, PATCHED),
+    ("shell", {"command": f"echo '{PATCH}'"}, []),
+    ("Read", {"file_path": "a.py"}, []),
+    ("edit", {"path": 7, "edits": "x"}, []),
+    ("edit", None, []),
+])  # fmt: skip
+def test_edits_of_every_agent(name: str, given_: Any, found: list[Any]) -> None:
+    assert [
+        (edit.path, edit.kind, edit.moved_to, edit.diff, edit.added, edit.removed)
+        for edit in edits_of(name, given_)
+    ] == found
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "", "-c", "+d", "@@", " e"]), max_size=40)
+
+
+@given(LINES, LINES)
+@example([str(at) for at in range(600)], [str(-at) for at in range(1, 601)])
+def test_a_diff_has_the_old_lines_and_the_new(old: list[str], new: list[str]) -> None:
+    """In order, apart from common lines far from any change; long texts are compared, too."""
+    texts = {"old_string": "".join(f"{one}\n" for one in old)}
+    texts |= {"new_string": "".join(f"{one}\n" for one in new)}
+    found = edits_of("edit", {"path": "a", **texts})
+    assert bool(found) == (old != new)
+    edit = found[0] if found else FileEdit("a", "edit", "")
+    lines = edit.diff.split("\n") if edit.diff else []
+    for mark, whole in (("-", old), ("+", new)):
+        mine = [line[1:] for line in lines if line[0] in (mark, " ")]
+        rest = iter(whole)
+        assert all(line in rest for line in mine)
+    assert edit.added - edit.removed == len(new) - len(old)
+    assert edit.added == sum(line[0] == "+" for line in lines)
+
+
+def test_a_huge_edit_is_cut() -> None:
+    text = "x" * 9000 + "\n" + "y\n" * 50_000
+    (edit,) = edits_of("write", {"path": "a", "content": text})
+    assert (edit.added, edit.cut) == (50_001, 50_001 - edits.LINES_MAX)
+    assert len(edit.diff) < edits.LINE_MAX + 3 * edits.LINES_MAX
+
+
+def test_calls_keep_what_an_edit_needs() -> None:
+    """From a line of Codex, whose arguments are JSON in a string."""
+    call = {"type": "function_call", "name": "shell", "call_id": "1"}
+    call["arguments"] = json.dumps({"command": ["apply_patch", PATCH]})
+    line = json.dumps({"timestamp": "", "type": "response_item", "payload": call})
+    (found,) = ADAPTERS["codex"].read(line.encode(), "").tools
+    (first, *_) = edits_of(found.name, arguments(found))
+    assert isinstance(first, FileEdit)
+    assert first.path == "a.py"
+
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 30).decode()
+SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='x'/>").decode()
+LINK = f"data:image/png;base64,{PNG}"
+
+
+@pytest.mark.parametrize("block", [
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+    {"type": "image", "data": PNG, "mimeType": "image/png"},
+    {"type": "input_image", "image_url": LINK},
+    {"type": "file", "mime": "image/png", "url": LINK},
+    {"type": "image", "data": PNG, "mimeType": "image/svg+xml"},  # its data says what it is
+])  # fmt: skip
+def test_pictures_of_every_agent(block: dict[str, Any]) -> None:
+    line = {"message": {"content": [block, {"type": "tool_result", "content": [block]}]}}
+    (picture,) = pictures_in(json.dumps(line).encode())
+    assert picture.media_type == "image/png"
+    assert picture.decode().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("data", [SVG, "", "%%%", PNG[:4], base64.b64encode(b"<html>").decode()])
+def test_other_data_is_no_picture(data: str) -> None:
+    """Whatever its declared type is; nor is an address."""
+    blocks = [
+        {"type": "image", "data": data, "mimeType": "image/png"},
+        {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{data}"},
+        {"type": "input_image", "image_url": "https://example.com/x.png"},
+    ]
+    assert pictures_in(json.dumps({"content": blocks}).encode()) == []

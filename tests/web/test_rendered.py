@@ -1,0 +1,71 @@
+"""Markdown of sessions as HTML: what it may contain, whatever the text."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from indexerd.web.markdown import TEXT_MAX, to_html, to_text
+
+TAGS = {
+    *("p", "br", "hr", "h4", "h5", "h6", "strong", "em", "s", "a", "code", "pre", "span"),
+    *("blockquote", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
+}
+PARTS = [
+    "<script>", "</p>", "<img src=x onerror=y>", "<svg onload=x>", "<!--", "[a](", "![b](", ")",
+    "javascript:x", "JaVaScRiPt&colon;x", "data:text/html,x", "https://h/x", "//h/x", '"', "'",
+    "<", ">", "`", "```", "```html", "\n", "|", "|-|-|", "# ", "> ", "- ", "&lt;", "&#106;",
+    "[x]: ", "\0", "\u202e", "style=x", "~~", "**",
+]  # fmt: skip
+
+
+class Found(HTMLParser):
+    """The tags, addresses and attributes of a fragment."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), max_size=25).map("".join))
+@example("[a](javascript:x) ![b](data:image/svg+xml,x) <svg/onload=x> [c](//h/x)")
+@example('```"onload=x\ny\n```')
+def test_no_text_leaves_the_allow_list(text: str) -> None:
+    found = Found(to_html(text))
+    assert found.tags <= TAGS
+    assert found.attributes <= {"href", "title", "rel", "target", "class", "start"}
+    assert all(link.startswith("https://h/x") for link in found.links)
+
+
+@pytest.mark.parametrize(("text", "html"), [
+    ("# Plan", "<h4>Plan</h4>"),
+    ("[a](https://h/x)", '<a href="https://h/x" target="_blank" rel="noopener noreferrer">a</a>'),
+    ("![a](https://h/x)", '<a href="https://h/x" target="_blank" rel="noopener noreferrer">a</a>'),
+    ("(see https://h/x_1?a=b&c).", 'rel="noopener noreferrer">https://h/x_1?a=b&amp;c</a>).'),
+    ("|a|\n|-:|\n|1|", '<td class="right">1</td>'),
+    ("```python\ndef f(): ...\n```", '<span class="kw">def</span> <span class="fn">f</span>'),
+    ("```nothing\n<b>\n```", "&lt;b&gt;"),
+    ("~~a~~ `b`", "<s>a</s> <code>b</code>"),
+    ("> " * 5000 + "x", "&gt; x"),
+    ("x" * (TEXT_MAX + 1), "<pre>x"),
+])  # fmt: skip
+def test_markdown(text: str, html: str) -> None:
+    assert html in to_html(text)
+
+
+def test_one_line_has_no_signs() -> None:
+    text = "## Plan\n\n- **Do** `it` with [care](https://h/x)\n\n```\ncode\n```"
+    assert to_text(text, 80) == "Plan Do it with care code"
+    assert to_text(text, 6) == "Plan D"
