@@ -17,13 +17,14 @@ from typing import Any
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import open_session, read_alone
 from indexerd.daemon.process import Footprint
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.privacy.redact import for_people
 from indexerd.sessions.pictures import Picture, pictures_in
 from indexerd.web.assets import FILES, read_static
 from indexerd.web.daemon_client import Daemon
@@ -31,7 +32,14 @@ from indexerd.web.document import Document, Stored, Wish, changed, read_document
 from indexerd.web.home import home_page
 from indexerd.web.markdown import to_html
 from indexerd.web.responses import answer, problem
-from indexerd.web.session_page import FORMATS, export, session_page, wish_for
+from indexerd.web.session_page import (
+    FIRST,
+    FORMATS,
+    export,
+    page_data,
+    page_frame,
+    wish_for,
+)
 from indexerd.web.usage import usage_page
 
 AT_ONCE = 2  # sessions read at the same time
@@ -119,9 +127,17 @@ class Sessions:
         self._footprint.tend()
 
     async def page(self, request: Request) -> Response:
-        document = await self._document(await self._stored(request))
-        page = session_page(changed(document, ""), live=True)
-        return HTMLResponse(page.encode("utf-8", "replace"))
+        """Send the page's frame, and its data once the session is read."""
+        stored = await self._stored(request)
+        start, end = page_frame(for_people(stored["session"]), live=True)
+
+        async def parts() -> AsyncIterator[bytes]:
+            yield start.encode("utf-8", "replace")
+            document = changed(await self._document(stored), "")
+            data = await asyncio.to_thread(page_data, document, FIRST)
+            yield (data + end).encode("utf-8", "replace")
+
+        return StreamingResponse(parts(), media_type="text/html")
 
     async def document(self, request: Request) -> Response:
         """Answer with the document, or its changes."""

@@ -165,6 +165,7 @@ def _linked(text: str) -> Iterator[Mark]:
 
 def _parser() -> MarkdownIt:
     options = {"html": False, "linkify": False, "maxNesting": _NESTED_MAX, "highlight": _coloured}
+    options["breaks"] = True  # people and agents write lines
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     rules: dict[str, Any] = {
         "heading_open": _heading,

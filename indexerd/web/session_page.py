@@ -59,13 +59,23 @@ def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str
     return f"{stem}-{head}.{form}", FORMATS[form](document)
 
 
-def session_page(document: Document, *, live: bool = False) -> str:
-    """Make the page of the web view (`live`), or a self-contained file."""
-    session = document["session"]
+def session_page(document: Document) -> str:
+    """Make a page that is one self-contained file."""
+    start, end = page_frame(document["session"], live=False)
+    return start + page_data(document, WHOLE) + end
+
+
+def page_frame(session: Mapping[str, Any], *, live: bool) -> tuple[str, str]:
+    """Make what is before and after a page's data: a browser shows it before the data is there."""
     name = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
     shown = clean_line(name, TITLE_MAX) or "Session"
-    html = rendered(document, *(FIRST if live else WHOLE))
-    return fill("page.html", name=shown, data=embedded({**document, "html": html}), live=live)
+    start, _, end = fill("page.html", name=shown, data="\0", live=live).partition("\0")
+    return start, end
+
+
+def page_data(document: Document, amount: tuple[int, int]) -> str:
+    """Write a page's data, with so many messages rendered (see `rendered`)."""
+    return embedded({**document, "html": rendered(document, *amount)})
 
 
 def rendered(document: Document, messages: int, left: int) -> dict[str, Any]:
