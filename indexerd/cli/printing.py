@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from indexerd import times
-from indexerd.amounts import dollars, duration
+from indexerd.amounts import compact, dollars, duration
 from indexerd.cli.backend import safe
 from indexerd.cli.main import current
 
@@ -117,6 +117,9 @@ def _text(value: Any, name: str = "") -> str:
         return "yes"
     if isinstance(value, int):
         return f"{value:,}"
+    if name == "tokens":
+        words = {"cacheRead": "cache read", "cacheWrite": "cache write"}
+        return ", ".join(f"{compact(n)} {words.get(key, key)}" for key, n in value.items() if n)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {text}" for key, text in _as_texts(value).items())
     if isinstance(value, list):

@@ -193,7 +193,7 @@ def test_show_prints_models_tokens_and_tools(world: World) -> None:
     shown = world.run("show", session.id)
     for line in (
         r"models +m-1",
-        r"tokens +input 1200, output 30, cache read 40000",
+        r"tokens +1.2k input, 30 output, 40k cache read",
         r"tools used +bash 1",
     ):
         assert re.search(f"^{line}$", shown, re.MULTILINE), (line, shown)
