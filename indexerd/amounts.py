@@ -6,13 +6,13 @@ _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
-def compact(number: int) -> str:
+def compact(number: float) -> str:
     """Write a count in at most five characters, as 950, 1.2k, 34k or 5.6M."""
     for size, unit in _SIZES:
         if number >= 0.9995 * size:
             value = number / size
             return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"  # noqa: PLR2004 - two digits
-    return str(number)
+    return str(round(number, 1)).removesuffix(".0")
 
 
 def dollars(usd: float | None) -> str:

@@ -109,8 +109,7 @@ def take(browser: Any, running: Site, talk: Session) -> None:
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
     page.goto(running.link)
-    first = json.loads(talk.path.read_text().splitlines()[1])["id"]
-    for name, address in (("home", "/"), ("session", f"/s/{talk.id}#target={first}")):
+    for name, address in (("home", "/"), ("session", f"/s/{talk.id}")):
         page.goto(running.origin + address)
         page.locator("#results a.title, #tree [role=treeitem]").first.wait_for()
         page.evaluate(STILL)
