@@ -94,6 +94,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     name: str = ""  # of the tool, if the agent stored it here
     text: str = ""
     cleared: bool = False  # the agent itself no longer sends it
+    patch: tuple[str, ...] = ()  # the lines of the diff that the agent stored with an edit
 
 
 class Tokens(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ computed, only the newest of the later requests is kept.
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import sys
 from collections.abc import Callable, Coroutine
@@ -70,8 +69,8 @@ def _found(app: App, query: str) -> list[Row]:
         rows: list[Row] = app.call("list", {"limit": ROWS, "cwd": project()})["sessions"]
         return rows or app.call("list", {"limit": ROWS})["sessions"]  # of all projects
     answer = app.call("search", {"query": query, "limit": ROWS, "rows": True})
-    ids = dict.fromkeys(hit["sessionId"] for hit in answer["hits"])
-    return [answer["rows"][key] for key in ids if key in answer["rows"]]
+    partial = {hit["sessionId"]: "words" in hit for hit in answer["hits"]}
+    return [answer["rows"][key] | {"partial": partial[key]} for key in partial]
 
 
 def _columns() -> int:
@@ -105,7 +104,9 @@ class _Picker:
     async def _search(self, number: int, query: str) -> None:
         rows = await self._answer(lambda: _found(self._app, query), lambda: number == self._asked)
         if rows is not None:
-            self._rows, self._at, self._answered = rows, 0, number
+            partial = bool(rows) and rows[0].get("partial", False)
+            self._rows, self._at, self._answered = rows, -1 if partial else 0, number
+            self._note = "no session has all of these words; these have some" if partial else ""
             self.application.invalidate()
             if self._action:
                 self._choose(self._action)
@@ -127,7 +128,7 @@ class _Picker:
         loop = asyncio.get_running_loop()
         try:
             run = loop.run_in_executor(self._thread, lambda: work() if wanted() else None)
-            answer, self._note = await run, ""
+            answer = await run
         except IndexerdError as bad:
             self._note, answer = safe(bad), None
             self.application.invalidate()
@@ -135,7 +136,7 @@ class _Picker:
 
     @property
     def _selected(self) -> str:
-        return str(self._rows[self._at]["sessionId"]) if self._rows else ""
+        return str(self._rows[self._at]["sessionId"]) if self._rows and self._at >= 0 else ""
 
     # -- keys
 
@@ -157,7 +158,7 @@ class _Picker:
     def _choose(self, action: str) -> None:
         """End with the selected session; of a search that is not answered yet, with its first."""
         self._action = action if self._answered < self._asked else ""
-        if self._rows and not self._action:
+        if self._selected and not self._action:
             self.application.exit(result=Choice(action, self._rows[self._at]))
 
     # -- what is shown
@@ -180,7 +181,7 @@ class _Picker:
         return _columns() // 2 if _columns() >= WIDE else _columns()
 
     def _cursor(self) -> Point:
-        return Point(0, self._at)
+        return Point(0, max(0, self._at))
 
     def _list(self) -> StyleAndTextTuples:
         if not self._rows:
@@ -189,7 +190,7 @@ class _Picker:
         lines = StyleAndTextTuples()
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
-            place = re.split(r"[/\\]", safe(row["cwd"]).rstrip("/\\"))[-1]
+            place = render.base(safe(row["cwd"]))
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             before = f"{age:>{_AGE}} {row['agent']:{_AGENT}} "
             lines += [(dim, before), (style, render.fitted(safe(row["name"]), room))]
@@ -197,13 +198,17 @@ class _Picker:
         return lines
 
     def _about(self) -> StyleAndTextTuples:
-        if not self._rows:
+        if not self._selected:
             return []
         row = self._rows[self._at]
         meta = self._previews.get(row["sessionId"], {}).get("meta") or {}
         lines: StyleAndTextTuples = [("bold", f"{safe(row['name'])}\n")]
         texts = [row.get("description"), meta.get("summary") or row.get("firstUserMessage")]
-        facts = [safe(row["cwd"]), f"{row['userMessageCount']} prompts", *row.get("models", ())]
+        facts = [
+            safe(row["cwd"]),
+            render.count(row["userMessageCount"], "prompt"),
+            *row.get("models", ()),
+        ]
         lines.append((_DIM, safe(" · ".join(facts)) + "\n\n"))
         for line in (line for text in texts if text for line in [*render.paragraph(text), ""]):
             lines.append(("", fill(line, max(20, self._width - 2)) + "\n"))

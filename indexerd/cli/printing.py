@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -73,6 +74,18 @@ def fitted(cell: str, width: int) -> str:
 
     long = cell_len(cell) > width
     return set_cell_size(cell, width - long) + "…" * long
+
+
+def columns() -> float:
+    """Return the width of the terminal; infinity for a pipe."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+
+
+def base(path: str) -> str:
+    """Return the last part of a POSIX or Windows path."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
 def records(columns: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -6,15 +6,17 @@ A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
-from indexerd.amounts import dollars
+from indexerd.amounts import dollars, duration
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -22,6 +24,8 @@ from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
 from indexerd.times import since
 
+_PLACES = 3  # in a session that are shown of a search, about
+_WIDE, _NARROW = 120, 60  # columns of a terminal, below which lists are shortened
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
@@ -64,8 +68,12 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
     rows = rows[most - limit :]
     if cli.as_json({**answer, "sessions": rows}):
         return
-    columns = "sessionId modifiedAt agent userMessageCount name cwd"
-    render.page(render.records(columns, map(_marked, rows)))
+    columns, shown = "sessionId modifiedAt agent userMessageCount name cwd", [*map(_marked, rows)]
+    if (width := render.columns()) < _WIDE:  # the name needs the room
+        for row in shown:
+            row |= {"sessionId": row["sessionId"][:8], "cwd": render.base(row["cwd"])}
+        columns = columns if width >= _NARROW else "sessionId modifiedAt name"
+    render.page(render.records(columns, shown))
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
@@ -118,25 +126,34 @@ def complete(answer: Any) -> list[str]:
     return hook.lines(answer)
 
 
+def _words(name: str) -> Any:
+    """Declare an argument of several words, which are joined."""
+    joined = lambda _context, _param, words: " ".join(words)  # noqa: E731 - one line
+    return cli.argument(name, nargs=-1, required=True, callback=joined)
+
+
+QUERY, QUESTION = _words("query"), _words("question")
 LIMIT = click.option("-n", "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
 
 
-@cli.command(cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
-def search(**params: Any) -> Iterator[str]:
+@cli.command(QUERY, cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
+def search(limit: int, **params: Any) -> Iterator[str]:
     """Search names, tags and texts; "a phrase" or re:pattern.
 
     agent:claude, project:NAME, tag:TAG and since:7d in QUERY narrow the search.
     """
-    answer = cli.current().call("search", params | {"rows": not cli.current().json})
+    as_json = cli.current().json
+    most = limit if as_json else min(_PAGE, _PLACES * limit)  # hits are places in sessions
+    answer = cli.current().call("search", params | {"limit": most, "rows": not as_json})
     if cli.as_json(answer):
         return
     hits = list[dict[str, Any]](answer["hits"])
-    for key in dict.fromkeys(hit["sessionId"] for hit in hits):
+    for key in [*dict.fromkeys(hit["sessionId"] for hit in hits)][:limit]:
         places = [hit for hit in hits if hit["sessionId"] == key]
         row = _marked(
             answer["rows"].get(key) or {"name": "", "cwd": "", "gone": False, "archived": False}
         )
-        facts = [render.age(row["modifiedAt"]), row["agent"], row["cwd"]]
+        facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
         yield render.heading(row["name"], f"  {key}")
         yield render.dim("  " + "  ".join(filter(None, facts)))
@@ -171,7 +188,7 @@ def status(answer: Any) -> Iterator[str]:
     models = answer["models"]["usable"]
     yield from render.fields(answer | {"watches": watches, "models": models}, _STATUS)
     if answer.get("textPercent") is not None:
-        left = f"about {answer['textSecondsLeft']} s left"
+        left = f"about {duration(1000 * answer['textSecondsLeft'])} left"
         yield f"{answer['textPercent']} % of new text is searchable, {left}"
     for problem in answer["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
@@ -284,7 +301,8 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     for path in planned["files"]:
         aside(f"  {render.exact(path)}")
     last = "Also delete the agent's own file? This cannot be undone."
-    questions = ["Forget this session?", *([last] if transcript else ())]
+    first = "Forget this session? The agent's own file stays, and is not read again."
+    questions = [first, *([last] if transcript else ())]
     return all(click.confirm(question, err=True) for question in questions)
 
 
@@ -336,6 +354,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
             hint=f"`indexerd show {row['sessionId']}` shows what is stored",
         )
     if run:
+        _check_place(row)
         aside(f"indexerd: resuming {safe(row['name'])}")
         # Python ignores SIGPIPE; an agent that inherited this would not exit on a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -346,11 +365,17 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         yield render.exact(command)
 
 
+def _check_place(row: dict[str, Any]) -> None:
+    """Check that a session's directory and its agent's program are there; NotFoundError if not."""
+    cwd, hint = str(row["cwd"]), f"its command is: {render.exact(row['resume'])}"
+    if cwd and not Path(cwd).is_dir():
+        raise NotFoundError(f"the session's directory {render.exact(cwd)} is gone", hint=hint)
+    if not shutil.which(row["agent"]):
+        raise NotFoundError(f"{row['agent']} is not installed, or not on PATH", hint=hint)
+
+
 ASKING = cli.option("--session", "sessionId", "The session that the prompt is for.", metavar="ID")
 INLINE = cli.flag("--inline", "Print the block, a rule, and the prompt.")
-QUESTION = cli.argument(
-    "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
-)
 NAME = cli.argument("set_name", metavar="NAME")
 SET = cli.argument("set_name", metavar="[NAME]", required=False)
 ITEMS = cli.argument("items", nargs=-1, metavar="[ITEM]...")

@@ -1,8 +1,9 @@
 """What the sessions used: prompts, tokens and cost by day, agent, model and project.
 
-Days are UTC. A day of a session counts if something was used on it; sub-agents' sessions use tokens
-but are not counted as sessions. Sessions that are ranked, and contexts, are those of the sessions
-last active in the range. What indexing cost is what the budget's journal still has.
+Days are UTC; lines without a time count on the day their session began. A day of a session counts
+if something was used on it; sub-agents' sessions use tokens but are not counted as sessions.
+Sessions that are ranked, and contexts, are those of the sessions last active in the range. What
+indexing cost is what the budget's journal still has.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ from indexerd.sessions.facts import TOKEN_KEYS
 from indexerd.store.store import StateStore
 from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 
-RANKED, GROUPS_MAX, DAYS_MAX = 10, 100, 4000
+RANKED, GROUPS_MAX, DAYS_MAX = 10, 1000, 4000
 _TOTALS = ("sessions", "prompts", "tokens", "costUsd")
 _SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
 
 _USED = """WITH used AS MATERIALIZED (
-  SELECT day, agent, usage.model AS model, cwd, CASE WHEN NOT subagent THEN id END AS own,
+  SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, cwd,
+    CASE WHEN NOT subagent THEN id END AS own,
     usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost
   FROM usage JOIN session USING (id)
-  WHERE day BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
+  WHERE date BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
 """
 _SUMS = (
     "count(DISTINCT own), total(prompts), total(input), total(output), total(cache_read),"
     " total(cache_write), sum(cost)"
 )
-_GROUPS = {"days": "day", "agents": "agent", "models": "model", "projects": "cwd"}
+_GROUPS = {"days": "date", "agents": "agent", "models": "model", "projects": "cwd"}
 _IN_SPAN = (
-    "NOT subagent AND modified >= ? AND modified < ? AND id NOT IN (SELECT value FROM json_each(?))"
+    "NOT subagent AND NOT hidden AND modified >= ? AND modified < ?"
+    " AND id NOT IN (SELECT value FROM json_each(?))"
 )
 
 Row = dict[str, Any]
@@ -78,7 +81,7 @@ def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
         queries.append(f"SELECT '{key}', {column}, {_SUMS} FROM used GROUP BY {column}")  # noqa: S608
     found = defaultdict[str, list[Row]](list)
     for key, value, *sums in store.select(_USED + " UNION ALL ".join(queries), *span):
-        named = {_GROUPS.get(key, ""): _date(value) if key == "days" else value}
+        named = {"day": _date(value)} if key == "days" else {_GROUPS.get(key, ""): value}
         found[key].append(named | _sums(sums))
     for key, groups in found.items():
         if key != "days":

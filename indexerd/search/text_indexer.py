@@ -33,7 +33,7 @@ from indexerd.times import iso_ms
 
 BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
-_KNOWN_SECONDS = 2.0  # of reading, after which the time left is estimated
+_KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
 _RULES = "7"  # version of the rules for facts; a new one makes all sessions be read again
 
@@ -107,10 +107,10 @@ class TextIndexer:
         None: nothing is left, or reading has just begun.
         """
         left, seconds = len(self._unread), monotonic() - self._began
-        if not left or seconds < _KNOWN_SECONDS:
-            return None
         done = max(0, self._wanted - left)
-        return 100 * done // self._wanted, round(seconds * left / max(1, done))
+        if not left or seconds < _KNOWN_SECONDS or done < _KNOWN_SHARE * self._wanted:
+            return None
+        return 100 * done // self._wanted, round(seconds * left / done)
 
     @property
     def due(self) -> bool:

@@ -25,7 +25,11 @@ _PATHS = ("file_path", "filePath", "path", "notebook_path")
 _OLD = ("old_string", "oldText", "oldString")
 _NEW = ("new_string", "newText", "newString", "new_source")
 _PATCHES = ("input", "patchText", "patch", "command", "cmd")
-_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_PATCH = re.compile(
+    r"(?:^|[ \t'\"])\*\*\* Begin Patch[ \t]*$(.*?)(?:^\*\*\* End Patch|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_PATCHING = re.compile(r"(?:^|[\n;&|(]\s*|-l?c\s+)apply_patch\b")  # as a command
 _FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.{1,4096})")
 _MOVE = re.compile(r"\*\*\* Move to: (.{1,4096})")
 _KINDS = {"Add": "create", "Update": "edit", "Delete": "delete"}
@@ -55,10 +59,25 @@ def edits_of(name: str, arguments: Any) -> list[FileEdit]:
         return [_edit(path, "write", _added(string(fields.get("content"))))]
     if path and name in ("edit", "multiedit", "notebookedit"):
         several = [as_dict(one) for one in as_list(fields.get("edits"))] or [fields]
+        if (
+            fields.get("edit_mode") == "delete"
+        ):  # of a notebook's cell, whose text is not in the call
+            several = []
         lines = _joined(map(_changed, several[:CALL_MAX]))
-        return [_edit(path, "edit", lines)] if lines else []
+        return [_edit(path, "edit", lines)]  # without lines, if only line ends changed
     commands = [_words(fields.get(key)) for key in ("command", "cmd")]
-    return list(_patched(text for text in commands if "apply_patch" in text))[:CALL_MAX]
+    return list(_patched(text for text in commands if _PATCHING.search(text)))[:CALL_MAX]
+
+
+def with_patch(edit: FileEdit, patch: Iterable[str]) -> FileEdit:
+    """Return an edit with the diff that its agent stored."""
+    lines = [line for line in patch if line[:1] in ("+", "-", " ", "@")]
+    return _edit(edit.path, edit.kind, lines, edit.moved_to)
+
+
+def rewritten(path: str, old: str, new: str) -> FileEdit:
+    """Compare what was written to a file with what is written over it."""
+    return _edit(path, "write", _changed({"old_string": old, "new_string": new}))
 
 
 def _words(command: Any) -> str:
@@ -66,6 +85,8 @@ def _words(command: Any) -> str:
 
 
 def _edit(path: str, kind: str, lines: list[str], moved_to: str = "") -> FileEdit:
+    while lines and lines[-1] == " ":
+        del lines[-1]
     shown = [line[:LINE_MAX] for line in lines[:LINES_MAX]]
     return FileEdit(
         path=path,
@@ -115,13 +136,13 @@ def _changed(fields: dict[str, Any]) -> list[str]:
 def _patched(texts: Iterable[Any]) -> Iterator[FileEdit]:
     """Read the patches of Codex's format in texts."""
     for text in texts:
-        for part in _words(text).split(_BEGIN)[1:]:
-            yield from _files_of(part.partition(_END)[0])
+        for part in _PATCH.findall(_LINE_ENDS.sub("\n", _words(text))):
+            yield from _files_of(part)
 
 
 def _files_of(patch: str) -> Iterator[FileEdit]:
     path, kind, moved_to, lines = "", "", "", list[str]()
-    for line in _LINE_ENDS.split(patch):
+    for line in patch.split("\n"):
         if begins := _FILE.fullmatch(line.rstrip()):
             if path:
                 yield _edit(path, kind, lines, moved_to)
@@ -132,5 +153,7 @@ def _files_of(patch: str) -> Iterator[FileEdit]:
             line.startswith("@@") and (lines or line.strip("@ "))
         ):
             lines.append(line)
+        elif not line and lines:  # an empty line of context
+            lines.append(" ")
     if path:
         yield _edit(path, kind, lines, moved_to)

@@ -41,7 +41,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 8
+VERSION = 9
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
@@ -67,7 +67,7 @@ CREATE TABLE session (
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
   pinned INTEGER, hidden INTEGER, tags TEXT,
   parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER,
-  state TEXT, prompts INTEGER, duration INTEGER, cost REAL,
+  state TEXT, messages INTEGER, prompts INTEGER, duration INTEGER, cost REAL,
   context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT);
 CREATE INDEX session_listed
   ON session (pinned DESC, modified DESC, id, agent, cwd, archived, gone, subagent, hidden);
@@ -643,7 +643,7 @@ def _listed(tags: Iterable[str]) -> str:
 
 def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
     """Make the SQL conditions that leave out what lists do not show by default."""
-    where = [] if archived else ["NOT archived", "NOT gone"]
+    where = [] if archived else ["NOT archived", "NOT gone", "NOT (messages = 0 AND NOT named)"]
     where += [] if subagents else ["NOT subagent"]
     return where if hidden else [*where, "NOT hidden"]
 
@@ -672,6 +672,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "aliases": "" if aliases == [name] else json.dumps(aliases),
         "text_hash": texts,
         "state": row.get("state"),
+        "messages": row.get("messageCount") or 0,
         "prompts": row.get("userMessageCount") or 0,
         "duration": row.get("durationMs"),
         "cost": row.get("costUsd"),

@@ -16,6 +16,7 @@ from typing import Any
 
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -69,6 +70,9 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
         stream = ({"data": json.dumps(event)} async for event in daemon.listen())
         return EventSourceResponse(stream, ping=15, send_timeout=60)
 
+    async def no_page(request: Request, _error: Exception) -> Response:
+        return problem(request, NotFoundError("there is no such page", hint=""))
+
     async def failed(request: Request, error: Exception) -> Response:
         if not isinstance(error, IndexerdError | ClientDisconnect):
             on_error(error)
@@ -88,7 +92,7 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
             *(Route(f"/s/{{id}}/{read.__name__}", read, methods=["GET"]) for read in reads),
             *(Route(f"/s/{{id}}/{name}", sessions.change, methods=["POST"]) for name in _CHANGES),
         ],
-        exception_handlers={IndexerdError: failed, Exception: failed},
+        exception_handlers={HTTPException: no_page, IndexerdError: failed, Exception: failed},
         lifespan=lifespan,
     )
 

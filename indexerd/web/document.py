@@ -33,7 +33,7 @@ from indexerd.sources.session_reader import BRIEF, OpenSession
 from indexerd.sources.tail import LINE_MAX
 from indexerd.times import iso
 from indexerd.web.markdown import to_text
-from indexerd.web.story import Cut, Image, Node, Room, Story, mark_failed, node_of, story_of
+from indexerd.web.story import Cut, Image, Node, Room, Story, add_results, node_of, story_of
 
 TEXT_MAX = 20_000  # characters of an entry
 TOTAL_MAX = 12_000_000  # characters of all entries, before each gets less room
@@ -90,7 +90,7 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
             entry = read(row)
             pictures = album.of(line(row)) if entry.images else ()
             nodes[row] = node_of(state, row, entry, room, pictures)
-        mark_failed(nodes, room)
+        add_results(nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
     placed = [(at, tip) for tip in tips if (at := state.row(tip["leafId"])) is not None]
     labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, time, timedelta
-from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -25,11 +24,12 @@ from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.times import age, iso, iso_ms
 from indexerd.web.daemon_client import Daemon
+from indexerd.web.markdown import to_text
 from indexerd.web.responses import render
 
 ROWS = 60  # sessions on a page
 HITS = 30
-QUERY_MAX, VALUE_MAX, GIST_MAX, FACT_MAX = 500, 4096, 280, 60  # characters
+QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 200, 280, 400, 60
 MINUTE_MS = 60_000
 PROJECTS = 6  # shown; the rest is folded
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
@@ -187,7 +187,10 @@ def _add(groups: dict[str, Shown], row: Row, filters: Filters, home: str) -> Non
 def _projects(counted: Sequence[Row], filters: Filters, home: str) -> list[Shown]:
     places = places_of([one["cwd"] or "" for one in counted], home, filters)
     for place, one in zip(places, counted, strict=True):
-        place |= {"sessions": one["sessions"], "on": one["cwd"] == filters.project}
+        place |= {
+            "sessions": one["sessions"],
+            "on": bool(one["cwd"]) and one["cwd"] == filters.project,
+        }
     shown = [place for place in places if place["href"] or place["on"]]
     return [p | {"folded": at >= PROJECTS and not p["on"]} for at, p in enumerate(shown)]
 
@@ -205,8 +208,10 @@ def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> l
 async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     answer = await daemon.read("search", _params(filters, query=filters.q, limit=HITS, rows=True))
     hits = []
-    for session_id, places in groupby(answer["hits"], lambda hit: str(hit["sessionId"])):
-        found = [_spot(hit) for hit in places]
+    spots: dict[str, list[Shown]] = {}
+    for hit in answer["hits"]:
+        spots.setdefault(str(hit["sessionId"]), []).append(_spot(hit))
+    for session_id, found in spots.items():
         row = {"name": found[0]["name"], **answer.get("rows", {}).get(session_id, {})}
         shown = line(row | {"sessionId": session_id}, filters, home)
         shown["spot"] = found[0]["spot"]
@@ -228,7 +233,7 @@ def _spot(hit: Row) -> Shown:
     label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
     # Of the pieces of a snippet, every second one matched.
     return {"name": hit.get("name"), "spot": spot, "label": label, "words": hit.get("words")} | {
-        "pieces": _MATCH.split(hit["snippet"])
+        "pieces": _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
     }
 
 
@@ -245,8 +250,8 @@ def place_of(cwd: str, filters: Filters, home: str) -> Shown:
 
 
 def line(row: Row, filters: Filters, home: str) -> Shown:
-    session_id, title = row["sessionId"], row.get("name") or "session"
-    gist = row.get("description") or row.get("firstUserMessage") or ""
+    session_id, title = row["sessionId"], to_text(row.get("name") or "", TITLE_MAX) or "session"
+    gist = to_text(row.get("description") or row.get("firstUserMessage") or "", GIST_MAX)
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
     prompts, lasted = row.get("userMessageCount") or 0, row.get("durationMs") or 0
     facts = [

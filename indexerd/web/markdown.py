@@ -23,12 +23,18 @@ from pygments.token import Token
 from pygments.util import ClassNotFound
 
 TEXT_MAX = 100_000  # characters; a longer text stays as it is
-CODE_MAX = 20_000  # characters of code that are coloured
+CODE_MAX, LINE_MAX = 10_000, 400  # characters of code, and of its lines, that are coloured
+_BRACKETS_MAX = 3000  # "[" in a text: looking for links takes quadratic time
 _NESTED_MAX = 60  # levels
 _BELOW = 3  # levels: the page's own headings are above
 _TAGS = (
     "p br hr h4 h5 h6 strong em s a code pre span blockquote ul ol li table thead tbody tr th td"
 )
+# Others, such as make, take quadratic time for hostile code.
+_LANGUAGES = """bash sh zsh shell c cpp c++ cs csharp css diff docker dockerfile elixir go graphql
+    html ini java javascript js json json5 jsonc jsx kotlin lua markdown md php powershell
+    proto py python python3 rb ruby rs rust scss sql swift toml ts tsx typescript xml yaml
+    yml zig"""
 _LINK = re.compile(r"https?://", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\\]{1,2000}(?<![.,;:!?)\]}*_])")
 _CLASSES = {  # of the page's style; the first that a token's type belongs to
@@ -52,7 +58,7 @@ _ALIGNED = {"text-align:center": "mid", "text-align:right": "right"}
 def to_html(text: str) -> str:
     """Render a text; one that is too long or nested too deeply is shown as it is."""
     plain = f"<pre>{escape(text, quote=False)}</pre>"
-    if len(text) > TEXT_MAX:
+    if len(text) > TEXT_MAX or text.count("[") > _BRACKETS_MAX:
         return plain
     environment: dict[str, Any] = {}
     tokens = _PARSER.parse(text, environment)
@@ -99,8 +105,8 @@ def _lexer(name: str) -> Lexer | None:
 
 def _coloured(code: str, name: str, _attributes: str = "") -> str:
     """Return code as HTML, with classes if its language is known."""
-    lexer = _lexer(name.lower()) if re.fullmatch(r"[\w.+#-]{1,30}", name) else None
-    if lexer is None or len(code) > CODE_MAX:
+    lexer = _lexer(name.lower()) if name.lower() in _LANGUAGES.split() else None
+    if lexer is None or len(code) > CODE_MAX or max(map(len, code.split("\n"))) > LINE_MAX:
         return escape(code, quote=False)
     parts = list[str]()
     for kind, text in lexer.get_tokens(code):

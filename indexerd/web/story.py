@@ -23,7 +23,7 @@ from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolC
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.clipped import arguments, beside_results
-from indexerd.sessions.edits import FileEdit, edits_of
+from indexerd.sessions.edits import FileEdit, edits_of, rewritten, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
@@ -31,6 +31,7 @@ from indexerd.times import iso_ms
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
+WRITTEN_MAX = 200_000  # characters of a file's contents that are kept
 
 _BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
 _SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
@@ -126,6 +127,8 @@ class Room:
     lost: list[dict[str, Any]] = field(default_factory=list)  # each text that was cut
     tools: dict[str, str] = field(default_factory=dict)  # by call id; results may not name theirs
     failed: set[str] = field(default_factory=set)  # ids of calls
+    patches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # diffs that agents stored
+    written: dict[str, str] = field(default_factory=dict)  # the contents of files, by path
 
     def fit(self, entry: Entry, name: str, text: str) -> str:
         shown = self.cut(text, self.most)
@@ -155,6 +158,7 @@ def node_of(
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
     room.failed.update(entry.failed)
+    room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
     results = _results(entry, room)
     if entry.kind is Kind.TOOL and results:
@@ -189,12 +193,12 @@ def node_of(
 
 
 def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
-    shown = call.detail or call.arguments or ""
-    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
     given = arguments(call)
     if room.redact:  # before a diff takes the lines of a secret apart
         given = _redacted(given, room.redact)
-    edits = edits_of(call.name, given)
+    shown = call.detail or given or ""
+    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    edits = _known(edits_of(call.name, given), given, room.written)
     for edit in edits:
         lines = edit.diff.count("\n")
         edit.diff = room.fit(entry, f"calls.{at}.edits", edit.diff)
@@ -209,21 +213,42 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
     )
 
 
-def _redacted(value: Any, redact: Redactor) -> Any:
+def _known(edits: list[FileEdit], given: Any, written: dict[str, str]) -> list[FileEdit]:
+    """Show what a file that is written again had before, as far as the session's calls say."""
+    for at, edit in enumerate(edits):
+        old, new = (
+            written.pop(edit.path, None),
+            given.get("content") if edit.kind == "write" else None,
+        )
+        if isinstance(new, str):
+            edits[at] = edit if old is None else rewritten(edit.path, old, new)
+            if len(new) <= WRITTEN_MAX:
+                written[edit.path] = new
+    return edits
+
+
+def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:
+    """Redact every text in a value; that of a field as what is assigned to its name."""
     if isinstance(value, str):
-        return redact(value).text
+        before, clean = f"{key}=" if key else "", redact(value).text
+        assigned = redact(before + clean).text
+        return assigned.removeprefix(before) if assigned.startswith(before) else assigned
     if isinstance(value, list):
-        return [_redacted(item, redact) for item in value]
+        return [_redacted(item, redact, key) for item in value]
     if isinstance(value, Mapping):
-        return {key: _redacted(item, redact) for key, item in value.items()}
+        return {name: _redacted(item, redact, name) for name, item in value.items()}
     return value
 
 
-def mark_failed(nodes: Mapping[int, Node], room: Room) -> None:
-    """Mark the calls that failed, which only their results say."""
-    for node in nodes.values():
-        for call in node.calls:
-            call.failed = call.id in room.failed
+def add_results(nodes: Mapping[int, Node], room: Room) -> None:
+    """Mark the calls that failed, and show the diffs that agents stored with results."""
+    for call in (call for node in nodes.values() for call in node.calls):
+        call.failed = call.id in room.failed
+        if len(call.edits) == 1 and (patch := room.patches.get(call.id)):
+            text = "\n".join(patch)
+            text = room.redact(text).text if room.redact else text
+            (edit,) = call.edits = [with_patch(call.edits[0], text.split("\n"))]
+            edit.diff = room.cut(edit.diff, room.most)
 
 
 def _results(entry: Entry, room: Room) -> list[Result]:

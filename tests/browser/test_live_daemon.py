@@ -34,7 +34,7 @@ def test_the_printed_link_lets_one_browser_in(world: World, tabs: Tabs) -> None:
         expect(page.locator("#results a.title")).to_have_text("A winter plan")
         tabs.forgive("403")
         other = tabs.open(running.link)
-        expect(other.locator("body")).to_contain_text("used")
+        expect(other.locator("body")).to_contain_text("Session expired")
         expect(other.locator("#results")).to_have_count(0)
         again = re.search(r"http://\S+", world.run("web", "--no-open"))
         assert again

@@ -76,9 +76,8 @@ def test_a_diff_has_the_old_lines_and_the_new(old: list[str], new: list[str]) ->
     """In order, apart from common lines far from any change; long texts are compared, too."""
     texts = {"old_string": "".join(f"{one}\n" for one in old)}
     texts |= {"new_string": "".join(f"{one}\n" for one in new)}
-    found = edits_of("edit", {"path": "a", **texts})
-    assert bool(found) == (old != new)
-    edit = found[0] if found else FileEdit("a", "edit", "")
+    (edit,) = edits_of("edit", {"path": "a", **texts})
+    assert bool(edit.diff) == (old != new)
     lines = edit.diff.split("\n") if edit.diff else []
     for mark, whole in (("-", old), ("+", new)):
         mine = [line[1:] for line in lines if line[0] in (mark, " ")]
@@ -134,3 +133,26 @@ def test_other_data_is_no_picture(data: str) -> None:
         {"type": "input_image", "image_url": "https://example.com/x.png"},
     ]
     assert pictures_in(json.dumps({"content": blocks}).encode()) == []
+
+
+def test_a_file_that_is_written_again_is_compared_with_what_it_had() -> None:
+    """With the diff that Claude Code stores, or else with what the session wrote before."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+    parts = [{"oldStart": 1, "lines": [" a", "-b", "+c"]}, {"oldStart": 9, "lines": ["+d"]}]
+    line = {"type": "user", "uuid": "u", "message": {"role": "user", "content": [result]}}
+    line |= {"toolUseResult": {"structuredPatch": parts}}
+    (stored,) = ADAPTERS["claude"].read(json.dumps(line).encode(), "").results
+    (write,) = edits_of("Write", {"file_path": "f", "content": "a\nc\n"})
+    shown = edits.with_patch(write, stored.patch)
+    assert (shown.diff, shown.added, shown.removed) == (" a\n-b\n+c\n@@\n+d", 2, 1)
+    again = edits.rewritten("f", "a\nb\n", "a\nc\n")
+    assert (again.kind, again.diff, again.added, again.removed) == ("write", " a\n-b\n+c", 1, 1)
+
+
+@pytest.mark.parametrize(("patch", "diff"), [
+    ("*** Begin Patch\n*** Update File: u\n+x *** End Patch y\n+*** Begin Patch\n-w\n*** End Patch",
+     "+x *** End Patch y\n+*** Begin Patch\n-w"),
+    ("*** Begin Patch\n*** Update File: u\n a\n\n-b\n*** End Patch", " a\n \n-b"),
+])  # fmt: skip
+def test_a_patch_may_hold_marks_of_patches_and_empty_lines(patch: str, diff: str) -> None:
+    assert [edit.diff for edit in edits_of("apply_patch", patch)] == [diff]

@@ -67,7 +67,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         tokens=_tokens(line, message) if is_answer else None,
         thinking=tuple(filter(None, thinking)),
         images=_images(line, what, content) if not is_answer else 0,
-        results=tuple([_result(result) for result in results]),
+        results=tuple([_result(result, _patch(line, len(results))) for result in results]),
         sent=(f"<system-reminder>\n{sent}\n</system-reminder>",) if sent else None,
         sent_as="user" if sent or what.code == PROMPTED else None,
         ahead=bool(sent),
@@ -101,8 +101,18 @@ def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:
     return [] if what.code == INTERRUPTED else texts
 
 
-def _result(block: Fields) -> ToolResult:
-    return ToolResult(string(block.get("tool_use_id")), text="".join(_result_texts(block)))
+def _result(block: Fields, patch: tuple[str, ...]) -> ToolResult:
+    text = "".join(_result_texts(block))
+    return ToolResult(string(block.get("tool_use_id")), text=text, patch=patch)
+
+
+def _patch(line: Fields, results: int) -> tuple[str, ...]:
+    """Return the diff that a line stores with its only result: "@@" before each part."""
+    parts = as_list(as_dict(line.get("toolUseResult")).get("structuredPatch"))
+    lines = list[str]()
+    for part in map(as_dict, parts if results == 1 else ()):
+        lines += ["@@", *(text for text in as_list(part.get("lines")) if isinstance(text, str))]
+    return tuple(lines[1:])
 
 
 def _result_texts(block: Fields) -> list[str]:

@@ -61,12 +61,12 @@
   }
 
   function lasted(ms) {
-    const seconds = Math.round(ms / 1000), minutes = Math.round(ms / 60_000), hours = Math.floor(minutes / 60);
+    const [seconds, minutes, hours, days] = [1000, 60_000, 3_600_000, 86_400_000].map((size) => Math.floor(ms / size));
     if (!(ms > 0)) return "";
     if (seconds < 1) return "under 1 s";
     if (seconds < 60) return `${seconds} s`;
     if (minutes < 60) return `${minutes} min`;
-    return hours < 48 ? `${hours} h${minutes % 60 ? ` ${minutes % 60} min` : ""}` : `${Math.round(hours / 24)} days`;
+    return days < 1 ? `${hours} h${minutes % 60 ? ` ${minutes % 60} min` : ""}` : count(days, "day");
   }
 
   // A browser takes a second to wrap a word of thousands of characters, unless it is in pieces and

@@ -92,7 +92,8 @@
   function state() {
     const { state: word, modifiedAt } = story.doc.session;
     const stale = word === "active" && moment(modifiedAt) && Date.now() - moment(modifiedAt) > STALE;
-    const text = indexing ? "indexing" : stale ? "unfinished" : word || "";
+    const words = { active: stale ? "" : "running", waiting: "waiting for you", failed: "interrupted" };
+    const text = indexing ? "indexing" : words[word] || "";
     if ($("state").textContent !== text) $("state").textContent = text;
     $("state").dataset.state = text;
     put(down.firstChild, up ? "" : "The daemon does not answer: the session's file is shown, without updates. " +

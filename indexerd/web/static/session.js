@@ -41,6 +41,7 @@
     look();
     if (!view.files) aim(true);
     if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, 0);
+    if (view.target < 0 && view.leaf === story.doc.leaf) requestAnimationFrame(follow);
     if (enters) (document.querySelector("#path .aim") || $("path")).focus({ preventScroll: true });
     enters = false;
   }
@@ -138,11 +139,16 @@
     if (text) say(await copy(text) ? `Copied: ${text}` : `Could not copy. The command is: ${text}`);
   }
 
+  function follow() { // the tree follows what is read
+    const place = view.files ? -1 : reading();
+    if (place >= 0) tree.read(place);
+  }
+
   function reading() { // the target if it is visible, else the entry at the top
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
     if (top >= 0 && top < innerHeight / 2) return view.target;
-    const item = talk.atTop(100);
+    const item = talk.atTop(scrollY > 0 ? 100 : innerHeight / 2);
     return item ? (item.places || [item.place])[0] : -1;
   }
 
@@ -207,12 +213,10 @@
     $(button).addEventListener("click", () => { location.hash = fragment(view.leaf, -1, files); });
   }
   let scrolled = 0;
-  addEventListener("scroll", () => { // the tree follows what is read
-    if (scrolled || view.files) return;
-    scrolled = requestAnimationFrame(() => {
+  addEventListener("scroll", () => {
+    scrolled ||= requestAnimationFrame(() => {
       scrolled = 0;
-      const place = scrollY > 0 ? reading() : -1;
-      if (place >= 0) tree.read(place);
+      follow();
     });
   }, { passive: true });
   $("copy").addEventListener("click", resume);

@@ -122,8 +122,10 @@
 
   function digestBox(digest) {
     const [first, last] = digest.covering_messages;
-    const one = el("aside", "digest", el("h3", "", `Digest of messages ${first} to ${last}`));
-    one.append(prose(digest.content));
+    const name = `Digest of messages ${digits(first + 1)} to ${digits(last + 1)}`;
+    const one = el("details", "digest", el("summary", "", name));
+    // Its headings follow lists without an empty line, so they would belong to the last item.
+    one.append(prose(digest.content.replace(/\n(?=\*\*[^*\n]+\*\*:?(?:\n|$))/g, "\n\n")));
     const decided = digest.key_decisions || [], changed = digest.files_modified || [];
     if (decided.length) {
       const some = decided.slice(0, LISTED).map((text) => el("li", "", text));
@@ -131,8 +133,6 @@
       one.append(el("h4", "", "Decided"), el("ul", "", ...some));
     }
     if (changed.length) one.append(el("p", "", `Files changed: ${changed.slice(0, LISTED).join(", ")}`));
-    one.tabIndex = 0; // it scrolls
-    one.setAttribute("aria-label", `Digest of messages ${first} to ${last}`);
     return one;
   }
 
@@ -178,6 +178,7 @@
       one.loading = "lazy";
       one.alt = `Image ${at + 1} of this message`;
       one.src = address;
+      one.addEventListener("error", () => one.replaceWith(el("p", "cut", "1 image not shown: it is damaged")));
       return one;
     });
     const more = (node.images || 0) - found.length;
