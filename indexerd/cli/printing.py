@@ -53,6 +53,8 @@ def on_terminal() -> bool:
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Lay out rows: aligned under headers on a terminal, otherwise tab-separated."""
     cells = [[safe(cell) for cell in row] for row in rows]
+    if not cells:
+        return
     if not on_terminal():
         yield from map("\t".join, cells)
         return

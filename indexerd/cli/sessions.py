@@ -77,7 +77,7 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
-        aside(f"there are more: -n shows more at once, --page {page + 1} the next")
+        aside(f"more: --page {page + 1}, or a larger -n")
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:

@@ -89,6 +89,9 @@ def test_a_page_has_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found["leafId"] == "f"
 
 
+KEYED = "hunter2hunter2X9"  # a secret by the name of its field alone
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_secrets_are_redacted_on_request(form: str) -> None:
     """In all places, also across a cut, in names and in metadata."""
@@ -98,7 +101,11 @@ def test_secrets_are_redacted_on_request(form: str) -> None:
             "type": "toolCall",
             "id": "1",
             "name": "bash",
-            "arguments": {"command": KEY, "more": [KEY]},
+            "arguments": {
+                "command": KEY,
+                "more": [KEY],
+                "env": {"PASSWORD": KEYED, "token": [KEYED]},
+            },
         },
         edit_call("2", "a\nb", f"a\n{KEY}\n"),
         edit_call("3", PEM, ""),
@@ -123,6 +130,7 @@ def test_secrets_are_redacted_on_request(form: str) -> None:
     assert "MIIEvQ" not in kept
     assert "[redacted:anthropic-key]" in kept or "\\[redacted:anthropic-key\\]" in kept
     assert "A1b2C3d4" not in kept
+    assert KEYED not in kept
 
 
 def test_json_is_complete_and_names_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:

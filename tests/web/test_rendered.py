@@ -59,6 +59,8 @@ def test_no_text_leaves_the_allow_list(text: str) -> None:
     ("```nothing\n<b>\n```", "&lt;b&gt;"),
     ("~~a~~ `b`", "<s>a</s> <code>b</code>"),
     ("> " * 5000 + "x", "&gt; x"),
+    ("```make\na: b\n```", "a: b"),  # this language takes quadratic time
+    ("[" * 50_000, "<pre>[["),
     ("x" * (TEXT_MAX + 1), "<pre>x"),
 ])  # fmt: skip
 def test_markdown(text: str, html: str) -> None:

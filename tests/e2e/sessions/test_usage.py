@@ -76,6 +76,10 @@ def test_use_is_kept_by_day_model_and_project(world: World) -> None:
         assert usage["totals"] | {"tokens": tokens} == usage["totals"]
         assert [row["sessionId"] for row in usage["longest"]] == [other.id, session.id]
         assert sum(usage["context"]["tenths"]) == 2
+        world.call("update", ref=other.id, hidden=True)
+        shown = world.call("usage")
+        assert [row["sessionId"] for row in shown["longest"]] == [session.id]
+        assert shown["totals"] == usage["totals"]
         day = world.call("usage", since="2026-11-22", until="2026-11-22T12:00:00Z")
         assert [one["day"] for one in day["days"]] == ["2026-11-22"]
         assert (day["totals"]["prompts"], day["totals"]["costUsd"]) == (2, 0.375)
