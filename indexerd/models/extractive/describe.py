@@ -166,6 +166,7 @@ class _Session:
         worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
         worth *= 0.3 if lexicon.PASTED.search(text) else 1.0
         worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
+        worth *= 0.5 if lexicon.ASIDE.match(text) else 1.0
         if lexicon.WISH.match(text):
             return 1.25 * worth
         worth *= 0.65 if lexicon.TELLING.match(text) else 1.0

@@ -43,6 +43,7 @@ SPEAKING = _opening(  # an agent announces work, or speaks to the user: no resul
     r"|launching|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you"
     r"|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
+ASIDE = re.compile(r"(?:quick|btw|by the way)\b|.{0,80}\bnumber \d", re.IGNORECASE)
 BARE = _opening(  # means what was said before, or that it was understood
     r"that|this|it|these|those|they|understood|got it|明白|好的|收到|了解"
 )
