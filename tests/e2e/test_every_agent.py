@@ -211,8 +211,8 @@ def test_resume_commands_name_a_custom_agent_directory(world: World) -> None:
     where = f"CODEX_HOME='{elsewhere}/.codex' codex"
     both = f"{where} unarchive {thread.id} && {where} resume {thread.id}"
     assert world.run("resume", thread.id) == f"cd /w && {both}\n"
-    world.run("resume", thread.id, "--exec", code=2)
-    assert "/w" in world.stderr
+    world.run("resume", thread.id, "--exec", code=3)
+    assert "the session's directory /w is gone" in world.stderr
 
 
 ASKED = "As in @@cache, please go on with the walrus."
