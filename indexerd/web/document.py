@@ -152,7 +152,10 @@ class Album:
 def without_entries(stored: Stored, wish: Wish) -> Document:
     """Make the document of a session whose entries cannot be read."""
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
-    row = for_people(row) if wish.for_people else row
+    if wish.for_people:
+        row = for_people(row)
+        texts = {key: row[key] for key in ("name", "description") if row.get(key)}
+        row = row | {key: to_text(text, len(text)) or text for key, text in texts.items()}
     about = {
         "session": {key: value for key, value in row.items() if value not in (None, "")},
         "meta": meta and {key: value for key, value in meta.items() if key not in _PATHS},

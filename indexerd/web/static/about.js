@@ -24,7 +24,7 @@
     const name = session.name || session.sessionId || $("title").textContent;
     if (document.title !== name) document.title = name;
     for (const id of ["name", "title"]) if ($(id).textContent !== name) $(id).textContent = name;
-    if (session.sessionId) $("described").textContent = (meta && meta.description) || session.description || "";
+    if (session.sessionId) $("described").textContent = session.description || (meta && meta.description) || "";
     $("copy").hidden = !session.resume;
     sync($("brief"), [section("brief", brief(session), (parts) => el("span", "", ...parts.map((one) => el("span", "", one))))]);
     sync($("notes"), [section("notes", doc.warnings || [], (all) => all.length &&

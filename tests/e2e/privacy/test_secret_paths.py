@@ -114,7 +114,7 @@ def test_fields_for_programs_keep_paths_whole(place: Place) -> None:
     assert place.world.run("resume", place.fork.id).strip() == row["resume"]
     assert row["shown"]["cwd"] == place.cwd.replace(TOKEN, MARK)
     assert row["shown"]["resume"] == f"indexerd resume {place.fork.id}"
-    listed = place.world.call("list", cwd=place.cwd)["sessions"]
+    listed = place.world.call("list", cwd=place.cwd, archived=True)["sessions"]
     assert {row["sessionId"] for row in listed} == set(place.ids)
 
 

@@ -197,3 +197,15 @@ def test_show_prints_models_tokens_and_tools(world: World) -> None:
         r"tools used +bash 1",
     ):
         assert re.search(f"^{line}$", shown, re.MULTILINE), (line, shown)
+
+
+def test_a_session_without_any_message_is_listed_only_on_request(world: World) -> None:
+    empty, said = Session(world.sessions), Session(world.sessions)
+    said.say("user", "Why?")
+    world.run("run", "--once")
+
+    def listed(*argv: str) -> set[str]:
+        return {row["sessionId"] for row in world.run("list", "--all", "--json", *argv)["sessions"]}
+
+    assert listed() == {said.id}
+    assert listed("--archived") == {said.id, empty.id}
