@@ -60,10 +60,11 @@ def _sessions(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[
     except IndexerdError:
         return []
     found = list[CompletionItem]()
-    for item in items:
-        name = "-".join(re.findall(r"\w+", item["name"].lower()))
+    names = ["-".join(re.findall(r"\w+", item["name"].lower())) for item in items]
+    for item, name in zip(items, names, strict=True):
         about = f"{item['label']} ({item['age']})"
-        fits = (word for word in (name, item["sessionId"]) if word.startswith(begun.lower()))
+        own = name if names.count(name) == 1 else ""  # else only the id says which one is meant
+        fits = (word for word in (own, item["sessionId"]) if word.startswith(begun.lower()))
         found += [CompletionItem(word, help=about) for word in fits if word]
     return found
 

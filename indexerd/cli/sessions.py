@@ -162,7 +162,7 @@ def search(limit: int, **params: Any) -> Iterator[str]:
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if not answer["hits"]:
-        aside("nothing found")
+        aside(f'no session matches "{safe(params["query"])}"')
 
 
 @cli.method("family", cli.REF)

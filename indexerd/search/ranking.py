@@ -230,7 +230,8 @@ class _Search:
         full = any(session.matched == self.total for session in found)
         if found and not quoted and (self._synonyms or not full):
             what = "others of the same meaning" if full else "most of them"
-            self.warning = self.warning or f"no session has all of these words; these have {what}"
+            words = ", ".join(terms[n].text for n in sorted(self._needed))
+            self.warning = self.warning or f"no session has all of: {words}; these have {what}"
         self._least = _MOST if full and self.total < _QUESTION else 0.0
         self._rank(one for one in found if one.matched == self.total or not quoted)
         finder = Finder(terms)
