@@ -80,3 +80,8 @@ def within(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or below it; both absolute, compared as text."""
     base = directory.rstrip("/")
     return path.rstrip("/") == base or path.startswith(base + "/")
+
+
+def basename(path: str) -> str:
+    """Return the last part of a POSIX or Windows path."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]

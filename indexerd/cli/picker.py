@@ -33,6 +33,7 @@ from prompt_toolkit.layout import (
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, project, safe
 from indexerd.errors import IndexerdError
+from indexerd.paths import basename
 
 ROWS = 100  # sessions that are listed
 WIDE = 100  # columns, from which the preview is beside the list
@@ -104,9 +105,9 @@ class _Picker:
     async def _search(self, number: int, query: str) -> None:
         rows = await self._answer(lambda: _found(self._app, query), lambda: number == self._asked)
         if rows is not None:
-            partial = bool(rows) and rows[0].get("partial", False)
-            self._rows, self._at, self._answered = rows, -1 if partial else 0, number
-            self._note = "no session has all of these words; these have some" if partial else ""
+            lacking = bool(rows) and rows[0].get("partial", False)
+            self._rows, self._at, self._answered = rows, -1 if lacking else 0, number
+            self._note = "no session has all of these words; these have some" if lacking else ""
             self.application.invalidate()
             if self._action:
                 self._choose(self._action)
@@ -190,7 +191,7 @@ class _Picker:
         lines = StyleAndTextTuples()
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
-            place = render.base(safe(row["cwd"]))
+            place = basename(safe(row["cwd"]))
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             before = f"{age:>{_AGE}} {row['agent']:{_AGENT}} "
             lines += [(dim, before), (style, render.fitted(safe(row["name"]), room))]

@@ -85,11 +85,6 @@ def columns() -> float:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
 
 
-def base(path: str) -> str:
-    """Return the last part of a POSIX or Windows path."""
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
-
-
 def records(columns: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Make a table of objects; `columns` names their fields."""
 

@@ -22,6 +22,7 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
+from indexerd.paths import basename
 from indexerd.times import since
 
 _PLACES = 3  # in a session that are shown of a search, about
@@ -71,7 +72,7 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
     columns, shown = "sessionId modifiedAt agent userMessageCount name cwd", [*map(_marked, rows)]
     if (width := render.columns()) < _WIDE:  # the name needs the room
         for row in shown:
-            row |= {"sessionId": row["sessionId"][:8], "cwd": render.base(row["cwd"])}
+            row |= {"sessionId": row["sessionId"][:8], "cwd": basename(row["cwd"])}
         columns = columns if width >= _NARROW else "sessionId modifiedAt name"
     render.page(render.records(columns, shown))
     if not rows:

@@ -45,7 +45,7 @@ class Report(NamedTuple):
 
 async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Report:
     """Scan, make all text searchable, try each due session once, make the digests that are due."""
-    pipeline.held = True
+    pipeline.only_reads = True
     await pipeline.start()
     show("Looking for sessions", 0, 0)
     await pipeline.scan()
@@ -55,7 +55,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
         if library.texts.ripe:
             await pipeline.read(library.index.commit)
         show("Reading", total - min(total, library.texts.unread), total)
-    pipeline.held = False
+    pipeline.only_reads = False
     waiting = await _run_due(pipeline, show)
     show("Making digests", 0, 0)
     await digests.run(once=True)

@@ -84,7 +84,7 @@ class Pipeline:
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.now = time  # seconds since the epoch
-        self.held = False  # `run --once` reads all texts before it starts to index
+        self.only_reads = False  # `run --once` reads all texts before it starts to index
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
         self._files_done = asyncio.Event()  # there are no files to read
@@ -317,7 +317,7 @@ class Pipeline:
 
     def _start_runs(self) -> None:
         room = self.settings.index.concurrency
-        while not self.held and len(self.running) < room and self.jobs:
+        while not self.only_reads and len(self.running) < room and self.jobs:
             waiting = (self.known[session_id] for session_id in self.jobs)
             known = max(waiting, key=lambda known: (bool(known.forced), known.info.modified_ms))
             session_id = known.info.session_id

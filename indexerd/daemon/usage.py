@@ -76,9 +76,9 @@ def _date(day: int) -> str:
 
 def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
     """Return the totals, the days in order, and the other groups by tokens."""
-    queries = [f"SELECT 'totals', '', {_SUMS} FROM used"]  # noqa: S608 - our own, as below
+    queries = [f"SELECT 'totals', '', {_SUMS} FROM used"]  # noqa: S608 - our own
     for key, column in _GROUPS.items():
-        queries.append(f"SELECT '{key}', {column}, {_SUMS} FROM used GROUP BY {column}")  # noqa: S608
+        queries.append(f"SELECT '{key}', {column}, {_SUMS} FROM used GROUP BY {column}")  # noqa: S608 - our own
     found = defaultdict[str, list[Row]](list)
     for key, value, *sums in store.select(_USED + " UNION ALL ".join(queries), *span):
         named = {"day": _date(value)} if key == "days" else {_GROUPS.get(key, ""): value}

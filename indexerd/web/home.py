@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from indexerd.agents import ADAPTERS
 from indexerd.amounts import dollars, duration
 from indexerd.errors import IndexerdError
+from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.times import age, iso, iso_ms
@@ -92,11 +93,6 @@ def footer_target(params: Mapping[str, str]) -> str | None:
     name = basename(params.get("path", "")[-VALUE_MAX:])
     find = f"?find={_encoded(name)}" if params["applet"] == "text-editor" and name else ""
     return session_address(session_id) + find
-
-
-def basename(path: str) -> str:
-    """Return the last part of a POSIX or Windows path."""
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
 def _encoded(text: str) -> str:

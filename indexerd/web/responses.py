@@ -36,8 +36,8 @@ def problem(request: Request, error: Exception) -> Response:
     wants_page = mode == "navigate" if mode else "text/html" in request.headers.get("accept", "")
     if wants_page and request.method in ("GET", "HEAD"):
         title = HTTPStatus(status).phrase
-        told = {"message": str(error), "hint": error.hint}
+        texts = {"message": str(error), "hint": error.hint}
         candidates = getattr(error, "candidates", ())
-        return render("problem.html", status, title=title, candidates=candidates, **told)
+        return render("problem.html", status, title=title, candidates=candidates, **texts)
     data = error.data()
     return answer({"error": {"code": data.pop("kind"), "message": str(error), **data}}, status)
