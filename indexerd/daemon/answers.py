@@ -6,7 +6,7 @@ The daemon and commands without a daemon use these. They write nothing, and read
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -38,14 +38,14 @@ class Answers:
     def __init__(
         self,
         texts: TextIndex,
-        hidden: Callable[[Row], bool] | None = None,
+        hidden: Collection[str] = (),
         *,
         home: Callable[[str], str | None] = lambda _: None,
         behind: Callable[[], int] = int,
     ) -> None:
         """Answer from a store and its text index.
 
-        `hidden(row)` applies the exclusions; a daemon has already applied them to the store.
+        `hidden` are excluded sessions; a daemon has already removed them from the store.
         `home(session_id)` returns the directory of the session's meta file, if it has one.
         `behind()` counts sessions with text that is not searchable yet.
         """
@@ -53,12 +53,11 @@ class Answers:
         self._behind = behind
         self._texts = texts
         self._store = texts.store
-        self._sifts, self._hidden = hidden is not None, hidden or (lambda _: False)
-        self.name_index = NameIndex(texts.store, lambda key: bool(hidden) and not self._row(key))
+        self._hidden = hidden
+        self.name_index = NameIndex(texts.store, hidden)
 
     def _row(self, session_id: str) -> Row | None:
-        row = self._store.get(session_id)
-        return None if row is None or self._hidden(row) else row
+        return self._shown([session_id]).get(session_id)
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> Row:
         """Return the row of the session that a reference means.
@@ -107,12 +106,12 @@ class Answers:
 
     def list(self, args: params.List) -> Row:
         page, cursor = self._store.page(**msgspec.structs.asdict(args))
-        rows = [row for row in page if not self._hidden(row)]
+        rows = [row for row in page if row["sessionId"] not in self._hidden]
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def counts(self, args: params.Counts) -> Row:
         """Count sessions by agent, project and time, each as the other filters leave them."""
-        filters: Row = msgspec.structs.asdict(args) | {"without": self._hidden_ids()}
+        filters: Row = msgspec.structs.asdict(args) | {"without": [*self._hidden]}
         times = [None, *filters.pop("times")]
 
         def count(by: str, **changed: str | None) -> dict[str, int]:
@@ -127,23 +126,14 @@ class Answers:
 
     def usage(self, args: params.Usage, calls: Path) -> Row:
         """Sum up prompts, tokens and cost; `calls` is the budget's journal."""
-        return usage(self._store, args, calls, self._hidden_ids())
-
-    def _hidden_ids(self) -> Sequence[str]:
-        if not self._sifts:
-            return ()
-        keys = ("sessionId", "sessionFile", "cwd")
-        stored = self._store.select("SELECT id, file, cwd FROM session")
-        return [row[0] for row in stored if self._hidden(dict(zip(keys, row, strict=True)))]
+        return usage(self._store, args, calls, [*self._hidden])
 
     def search(self, args: params.Search) -> Row:
         where = {key: getattr(args, key) for key in ("agent", "cwd", "since", "tag")}
         hits, warnings = search(self._texts, args.query, **where, limit=args.limit)
-        answer: Row = {"hits": hits}
-        if args.rows or self._sifts:
-            rows = self._shown(hit["sessionId"] for hit in hits)
-            answer = {"hits": [hit for hit in hits if hit["sessionId"] in rows]}
-            answer |= {"rows": rows} if args.rows else {}
+        answer: Row = {"hits": [hit for hit in hits if hit["sessionId"] not in self._hidden]}
+        if args.rows:
+            answer["rows"] = self._shown(hit["sessionId"] for hit in hits)
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
         return answer | ({"warnings": warnings} if warnings else {})
@@ -238,8 +228,7 @@ class Answers:
         return [link for link in links if link.session_id in shown]
 
     def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
-        rows = self._store.get_many(session_ids)
-        return {key: row for key, row in rows.items() if not self._hidden(row)}
+        return self._store.get_many(key for key in session_ids if key not in self._hidden)
 
 
 def is_fork(row: Row) -> bool:

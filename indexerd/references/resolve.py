@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -393,14 +393,14 @@ def _leads(found: Sequence[Candidate], *, is_word: bool) -> bool:
 class NameIndex:
     """The names of a store's visible sessions, built on first use and kept up to date."""
 
-    def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
-        self._store, self._hides = store, hides
+    def __init__(self, store: StateStore, hidden: Collection[str] = ()) -> None:
+        self._store, self._hidden = store, hidden
         self._names: Names | None = None
 
     def now(self) -> Names:
         if self._names is None:
             rows = self._store.names()
-            self._names = Names(row for row in rows if not self._hides(row.session_id))
+            self._names = Names(row for row in rows if row.session_id not in self._hidden)
         return self._names
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
