@@ -29,8 +29,7 @@ from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
 from indexerd.sessions.pictures import pictures_in
 from indexerd.sessions.state import SessionState, message_rows, rows_between
-from indexerd.sources.session_reader import BRIEF, OpenSession
-from indexerd.sources.tail import LINE_MAX
+from indexerd.sources.session_reader import LINE_READ_MAX, OpenSession
 from indexerd.times import iso
 from indexerd.web.markdown import to_text
 from indexerd.web.story import Cut, Image, Node, Room, Story, add_results, node_of, story_of
@@ -124,12 +123,12 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
 
 
 def _too_long(state: SessionState, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Name the entries of which only a part was read."""
+    """Name the entries that were too long to be read."""
     found = ((state.id(row), state.lengths[row]) for row in rows)
     return [
-        {"entryId": entry_id, "field": "line", "length": length, "kept": BRIEF}
+        {"entryId": entry_id, "field": "line", "length": length, "kept": 0}
         for entry_id, length in found
-        if length > LINE_MAX
+        if length > LINE_READ_MAX
     ]
 
 
