@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ import msgspec
 
 from indexerd.daemon.usage import usage
 from indexerd.errors import NotFoundError
-from indexerd.meta.sidecar import Sidecar, footer, listed, read_all, read_sidecar
+from indexerd.meta.model import UserFile
+from indexerd.meta.sidecar import footer, listed, read_all, read_sidecar
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
@@ -25,7 +25,6 @@ from indexerd.search.index import TextIndex
 from indexerd.search.ranking import best_sessions, search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
 
-ANCESTORS_MAX = 8  # generations whose context sets are looked up
 MEMBERS_MAX = 500  # sessions of a family
 PROJECTS_MAX = 500  # in one answer
 
@@ -140,12 +139,11 @@ class Answers:
 
     def get(self, args: RefParams) -> Row:
         row = self.row(args.ref, cwd=args.cwd)
-        paths = self.sidecar_paths(row) if self.home(row["sessionId"]) is not None else []
-        return {"session": row} | read_all(row["sessionId"], paths)
+        return {"session": row} | read_all(row["sessionId"], self.home(row["sessionId"]))
 
-    def sidecar(self, row: Row) -> Sidecar:
-        """Return a session's sidecar and context sets; callable in any thread."""
-        return read_sidecar(self.sidecar_paths(row))
+    def sidecar(self, row: Row) -> UserFile:
+        """Read a session's sidecar; callable in any thread."""
+        return read_sidecar(self.sidecar_path(row))
 
     def context(self, row: Row, args: params.GetContext) -> Row:
         text, context = listed(self.sidecar(row).context, args.set_name)
@@ -154,24 +152,12 @@ class Answers:
     def footer(self, row: Row, _asked: RefParams) -> Row:
         return {"sessionId": row["sessionId"], **footer(self.sidecar(row).context, row["cwd"])}
 
-    def sidecar_paths(self, row: Row) -> Sequence[Path]:
-        """Return the path of a session's sidecar, then those of its ancestors, nearest first.
-
-        NotFoundError if the session has no meta directory.
-        """
-        paths: list[Path] = []
-        with suppress(NotFoundError):  # an unknown ancestor
-            for _ in range(ANCESTORS_MAX + 1):
-                home = self.home(row["sessionId"])
-                if home is None and not paths:
-                    break
-                paths += [Path(home) / user_name(row["sessionId"])] if home else []
-                if not is_fork(row):
-                    break
-                row = self.by_id(row["parentSessionId"])
-        if not paths:
+    def sidecar_path(self, row: Row) -> Path:
+        """Return the path of a session's sidecar; NotFoundError if it has no meta directory."""
+        home = self.home(row["sessionId"])
+        if home is None:
             raise NotFoundError("this session has no directory for a sidecar")
-        return paths
+        return Path(home) / user_name(row["sessionId"])
 
     def family(self, row: Row, _asked: RefParams | None = None) -> Row:
         """Return a session's ancestors and all their descendants; callable in any thread.
@@ -229,8 +215,3 @@ class Answers:
 
     def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
         return self._store.get_many(key for key in session_ids if key not in self._hidden)
-
-
-def is_fork(row: Row) -> bool:
-    """Whether a session continues another; a sub-agent does not."""
-    return bool(row.get("parentSessionId")) and not row.get("subagent")
