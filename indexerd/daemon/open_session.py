@@ -76,13 +76,13 @@ VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
 }
 
 
-def show(method: str, args: LeafParams, session: OpenSession, _check: object) -> dict[str, Any]:
+def show(method: str, args: LeafParams, session: OpenSession) -> dict[str, Any]:
     """Answer one of `VIEWS` from an open session."""
     with session.reading() as read:
         return VIEWS[method](session, read, args)
 
 
-def make_branch(args: params.Branch, session: OpenSession, _check: object = None) -> dict[str, Any]:
+def make_branch(args: params.Branch, session: OpenSession) -> dict[str, Any]:
     """Write a new session file of one path. UsageError for agents other than pi."""
     file, info, state = args.file, session.info, session.state
     if file is not None and (not file.startswith("/") or "\0" in file):

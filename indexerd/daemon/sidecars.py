@@ -63,7 +63,7 @@ class Sidecars:
         """Set or clear the fields that are given."""
         row = self.answers.by_id(args.ref)
         if args.label and args.label.text:  # NotFoundError if there is no such entry
-            await self.pool.read(row["sessionId"], args.label.entry_id, lambda *_: None)
+            await self.pool.read(row["sessionId"], args.label.entry_id, lambda _: None)
         edited = await self._change(row, args)
         new = self.answers.by_id(row["sessionId"])
         if args.title is not UNSET:

@@ -6,7 +6,6 @@ However large the session is, neither the event loop nor the reader of changed f
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,7 +34,6 @@ ID_SHOWN = 128  # characters of an entry's id in an error
 LINE_READ_MAX = 16 * 1024 * 1024  # bytes of a line: longer ones have no text
 
 _T = TypeVar("_T")
-Check = Callable[[], None]  # raises once no caller waits for the work
 
 
 class SessionLines(ExitStack):
@@ -98,29 +96,14 @@ class OpenSession(Session):
     home: Path | None = None  # the directory of its meta file and sidecars
 
     @contextmanager
-    def reading(self, check: Check = lambda: None, keep: Keep | None = None) -> Iterator[Read]:
-        """Yield a function that reads rows in full.
-
-        `check` is called before each row, to stop work that no caller waits for. Callers that keep
-        many entries in memory say how much of each to `keep`.
-        """
-        with self.reading_lines(check, keep) as (read, _):
-            yield read
-
-    @contextmanager
-    def reading_lines(
-        self, check: Check = lambda: None, keep: Keep | None = None
-    ) -> Iterator[tuple[Read, Callable[[int], bytes]]]:
-        """Also yield a function that returns a row's line as it is stored."""
+    def reading(self, keep: Keep | None = None) -> Iterator[Read]:
+        """Yield a function that reads rows in full; `keep`: how much of each."""
         with self.lines as lines:
-            yield partial(_read, self, lines, check, keep), lines.row
+            yield partial(_read, self, lines, keep)
 
 
-def _read(
-    session: OpenSession, lines: SessionLines, check: Check, keep: Keep | None, row: int
-) -> Entry:
+def _read(session: OpenSession, lines: SessionLines, keep: Keep | None, row: int) -> Entry:
     """Read a row's entry; its kind is the state's, which knows the later lines."""
-    check()
     state, line = session.state, lines.row(row)
     kind = state.kind(row)
     if line:
@@ -165,20 +148,11 @@ class SessionReaderPool:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def read(
-        self, session_id: str, leaf: str | None, work: Callable[[OpenSession, Check], _T]
+        self, session_id: str, leaf: str | None, work: Callable[[OpenSession], _T]
     ) -> _T:
-        """Do `work(session, check)` in a thread, for the session as seen from a leaf."""
+        """Do `work(session)` in a thread, for the session as seen from a leaf."""
         session = await self._run(self._open, session_id, leaf)
         if session is None:
             raise FileGoneError("the session's file is gone")
-        unwanted = threading.Event()
-
-        def check() -> None:
-            if unwanted.is_set():
-                raise asyncio.CancelledError
-
         async with self._places:
-            try:
-                return await asyncio.to_thread(work, session, check)
-            finally:
-                unwanted.set()
+            return await asyncio.to_thread(work, session)

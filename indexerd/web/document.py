@@ -84,10 +84,10 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     room = Room(cut, next(fits, rooms[-1]), wish.redact, wish.whole)
     nodes = dict[int, Node]()
     album = Album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
-    with session.reading_lines() as (read, line):
+    with session.lines as lines, session.reading() as read:
         for row in rows:
             entry = read(row)
-            pictures = album.of(line(row)) if entry.images else ()
+            pictures = album.of(lines.row(row)) if entry.images else ()
             nodes[row] = node_of(state, row, entry, room, pictures)
         add_results(nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
