@@ -45,12 +45,10 @@ from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.paths import Places
-from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
-from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
@@ -103,15 +101,15 @@ class Daemon:
         self.pipeline.on_growth = self.auto_digests.grown
 
     def _library(self) -> Library:
-        home, bus = self._home, self.bus
+        bus = self.bus
         library = Library(
             self._store,
             self._texts,
-            roots=lambda: session_roots(self._settings(), self._env, home),
-            exclude=lambda: at_home(self._settings().privacy.exclude, home),
+            self._settings,
+            self._env,
+            self._home,
             report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
-            patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten.agents
         return library
@@ -146,7 +144,6 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
-            excluded=lambda: at_home(self._settings().digest.exclude, self._home),
             writer=writer,
             injected=injected,
             on_history=sidecars.opened,

@@ -23,14 +23,12 @@ from indexerd.entries import Kind
 from indexerd.errors import IndexerdError, SessionEmptyError, SessionUnreadableError, UsageError
 from indexerd.meta.model import read_user
 from indexerd.paths import user_name
-from indexerd.privacy.exclusions import at_home
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
 from indexerd.search.index import TextIndex
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
-from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.store.store import StateStore
 from indexerd.times import iso
@@ -131,11 +129,11 @@ def read_alone(
         library = Library(
             store,
             index,
-            roots=lambda: session_roots(settings, env, home),
-            exclude=lambda: at_home(settings.privacy.exclude, home),
+            lambda: settings,
+            env,
+            home,
             report=lambda _session, _why: None,
             defect=refuse,
-            patterns=lambda: settings.redact.extra_patterns,
         )
         try:
             library.only(row["agent"], row["sessionFile"], row["sessionId"])
