@@ -35,7 +35,7 @@ from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
-from indexerd.disk import hold, holds, remove
+from indexerd.disk import hold, holds
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import LOG
@@ -45,12 +45,10 @@ from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.paths import Places
-from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
-from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
@@ -81,11 +79,6 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
-        # Caches of earlier versions contain texts that a purge would miss.
-        for name in ("ledger.sqlite*", "catalog.sqlite*"):
-            for path in places.state_dir.glob(name):
-                remove(path)
-                bus.log("cache.replaced", {"path": str(path)})
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)
@@ -108,15 +101,15 @@ class Daemon:
         self.pipeline.on_growth = self.auto_digests.grown
 
     def _library(self) -> Library:
-        home, bus = self._home, self.bus
+        bus = self.bus
         library = Library(
             self._store,
             self._texts,
-            roots=lambda: session_roots(self._settings(), self._env, home),
-            exclude=lambda: at_home(self._settings().privacy.exclude, home),
+            self._settings,
+            self._env,
+            self._home,
             report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
-            patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten.agents
         return library
@@ -151,7 +144,6 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
-            excluded=lambda: at_home(self._settings().digest.exclude, self._home),
             writer=writer,
             injected=injected,
             on_history=sidecars.opened,

@@ -27,7 +27,6 @@ from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.indexing.transcript import Section
 from indexerd.models.extractive.sentences import decisions, key_words
-from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text, escape_path
 from indexerd.protocol import params
@@ -37,7 +36,7 @@ from indexerd.sessions.context import context_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.state import message_rows, name_at, rows_between
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import Check, OpenSession
+from indexerd.sources.session_reader import OpenSession
 
 AFTER_REPLY = 0.02  # seconds: `context.load` follows the answer to `history`
 LEAST_BY_TOKENS = 10  # messages of a segment that only the size of the context asks for
@@ -74,9 +73,7 @@ class Plan:
         }
 
 
-def plan_segment(
-    session: OpenSession, check: Check, row: Row, settings: Settings, *, manual: bool
-) -> Plan:
+def plan_segment(session: OpenSession, row: Row, settings: Settings, *, manual: bool) -> Plan:
     """Plan the next segment; an automatic one only if it is due."""
     state, wanted = session.state, settings.digest
     rows = message_rows(state)
@@ -93,7 +90,7 @@ def plan_segment(
         if size > SPAN_BYTES:
             break
     large = wanted.token_trigger and last - first + 1 >= LEAST_BY_TOKENS
-    with session.reading(check, KEPT) as read:
+    with session.reading(KEPT) as read:
         due = manual or verbatim > wanted.trigger_threshold
         if not due and not (large and outgrown(session, read, wanted)):
             plan.why = "there are not more messages without a summary than the threshold"
@@ -171,13 +168,10 @@ class Digests:
 
         An IndexerdError means that nothing has changed.
         """
-        services, off = self.services, ""
+        services = self.services
         row, settings = services.rows.by_id(session_id), services.settings()
-        if not settings.digest.enabled:
-            off = "digests are off: [digest] enabled"
-        elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
-            off = "digests are off for this session: [digest] exclude"
         answer: dict[str, Any] = {"sessionId": session_id, "segment": None}
+        off = "" if settings.digest.enabled else "digests are off: [digest] enabled"
         if off and not manual:
             return answer | {"reason": off}
         async with self._locks[session_id]:

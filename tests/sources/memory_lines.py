@@ -14,5 +14,3 @@ class Lines:
     def row(self, row: int) -> bytes:
         start = self._state.offsets[row]
         return self._data[start : start + self._state.lengths[row]]
-
-    brief = row  # no line in these tests is too long to keep
