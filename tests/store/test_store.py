@@ -67,7 +67,7 @@ def test_a_reader_gets_an_empty_store_and_a_problem(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b'{"name": "\xff secret"}', b'{"name": }'])
 def test_a_row_that_does_not_decode_is_damage(store: StateStore, text: bytes) -> None:
-    """S3.30: the store is deleted at the close, and the error quotes nothing of it."""
+    """S3.30: the store is moved aside at the close, and the error quotes nothing of it."""
     put(store, row("a"))
     store._run("UPDATE record SET row = CAST(? AS TEXT)", text)
     with pytest.raises(DamagedError) as bad:
