@@ -104,6 +104,8 @@ def test_purging_cancels_a_running_index_call(world: World) -> None:
     with world.daemon():
         until(world.calls, "the run")
         assert world.call("purge", ref=session.id)["removed"] == []
+        until(world.telemetry, "the audit row, since the text was sent (S2.24)")
+        assert [row["error"] for row in world.telemetry()] == ["cancelled"]
         after = world.session(turns=5)
         world.wait_meta(after.id)  # only the other session is indexed
         assert_unknown(world, session)
