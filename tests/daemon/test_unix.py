@@ -18,16 +18,8 @@ import pytest
 
 from indexerd.errors import AccessError
 from tests.daemon.unix_served import SECONDS, RawClient, Served, eventually, line, servers
-from tests.short_directory import short_directory
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """A private directory with a short name."""
-    with short_directory() as path:
-        yield path
 
 
 @pytest.fixture
@@ -58,18 +50,7 @@ def test_an_unexpected_error_reveals_nothing(serve: Callable[..., Served], metho
 # Malformed input.
 
 
-@pytest.mark.parametrize(
-    "junk",
-    [
-        b"\n",
-        b"nonsense\n",
-        bytes(range(256)).replace(b"\n", b"") + b"\n",
-        b"[" * 100_000 + b"\n",
-        b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":NaN}}\n',
-        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n',
-        b"\x16\x03\x01\x02\x00\x01\n",
-    ],
-)
+@pytest.mark.parametrize("junk", [b"\n", b"\x16\x03\x01\x02\x00\x01\n", b"[" * 100_000 + b"\n"])
 def test_a_line_of_junk_gets_one_error(serve: Callable[..., Served], junk: bytes) -> None:
     """The connection can still be used afterwards."""
     served = serve()
