@@ -146,14 +146,3 @@ def test_a_reader_that_is_gone_or_stopped_changes_nothing(tmp_path: Path, how: s
         os.close(reader)
     drive(path, 600, stderr=writer)
     assert len(path.read_text().splitlines()) == 600
-
-
-def test_an_unwritable_log_changes_nothing(tmp_path: Path) -> None:
-    """S0.45: with a directory, FIFO, symlink or impossible path only the log is lost."""
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "link").symlink_to(tmp_path / "target")
-    for path in (tmp_path, tmp_path / "fifo", tmp_path / "link", Path("/dev/null/x")):
-        log = Logger()
-        log.configure("info", "json", log_file=path, stderr=None)
-        log.log(INFO, "daemon.ready")
-    assert not (tmp_path / "target").exists()
