@@ -146,12 +146,3 @@ def _exists(cwd: str, item: str) -> bool:
 def _missing(cwd: str, items: Iterable[str]) -> list[str]:
     """List the relative paths that lead nowhere from the session's directory."""
     return [item for item in items if absolute(cwd, item) != item and not _exists(cwd, item)]
-
-
-def _exists(cwd: str, item: str) -> bool:
-    """Whether a file exists; true where permissions hide it."""
-    try:
-        path = Path(absolute(cwd, item)).expanduser()
-        return path.exists() or not path.is_absolute()
-    except (OSError, RuntimeError):
-        return True
