@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from indexerd.amounts import count
 from indexerd.cli.backend import App, put, safe
 from indexerd.cli.main import as_json, command, current, flag
-from indexerd.cli.printing import count
 from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import shown_path
 

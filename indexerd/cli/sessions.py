@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import dollars, duration
+from indexerd.amounts import count, dollars, duration
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -217,11 +217,11 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
         few = "not indexed: too few new prompts; --force indexes it anyway"
         return few if answer["status"] == "below_threshold" else str(answer["status"])
     if "queued" in answer:
-        return f"{render.count(len(answer['queued']), 'session')} queued"
+        return f"{count(len(answer['queued']), 'session')} queued"
     cost = answer["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most {dollars(cost)}"
     needs = f"about {answer['inputTokens']:,} tokens to {safe(answer['model'] or 'no model')}"
-    return f"{render.count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
+    return f"{count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
 
 
 @cli.method("update", cli.REF, cli.argument("title"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import compact, dollars, duration
+from indexerd.amounts import compact, count, dollars, duration
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, safe
@@ -58,8 +58,8 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
 
 def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
-    sessions = render.count(sums["sessions"], "session")
-    yield render.heading(f"{sessions}, {render.count(sums['prompts'], 'prompt')}")
+    sessions = count(sums["sessions"], "session")
+    yield render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
     cost = dollars(sums["costUsd"])
     yield f"{compact(_tokens(sums))} tokens" + (f", {cost}" if cost else "")
     for by, key in _GROUPS.items():
@@ -78,13 +78,13 @@ def _overview(answer: Row) -> Iterator[str]:
         cells = {"context used": labels, "sessions": [*map(str, tenths)]}
         yield from ("", *_bars(cells, tenths))
         if unknown:
-            yield f"{render.count(unknown, 'session')} with a model of unknown window"
+            yield f"{count(unknown, 'session')} with a model of unknown window"
     indexing = answer["indexing"]
     since, unpriced = indexing["since"], indexing["unpricedCalls"]
     cost = f"{dollars(indexing['costUsd'])} since {since}" if since else "no calls to remote models"
     yield from ("", f"Indexing: {cost}")
     if unpriced:
-        yield f"{render.count(unpriced, 'call')} of unknown cost"
+        yield f"{count(unpriced, 'call')} of unknown cost"
 
 
 def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:

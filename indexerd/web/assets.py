@@ -13,6 +13,8 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
+from indexerd.amounts import compact, count, dollars, duration
+
 _DRAWING = (
     "helpers.js",
     "prose.js",
@@ -53,6 +55,8 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals |= {"static": read_static, "hash": content_hash}
+_templates.filters |= {"compact": compact, "dollars": dollars, "duration": duration}
+_templates.filters["counted"] = count
 
 
 def fill(template: str, /, **values: Any) -> str:
