@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from indexerd.agents import ADAPTERS
-from indexerd.amounts import dollars, duration
+from indexerd.amounts import count, dollars, duration
 from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
@@ -34,7 +34,12 @@ QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 20
 MINUTE_MS = 60_000
 PROJECTS = 6  # shown; the rest is folded
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
-SORTS = {"": "recent", "prompts": "most prompts", "longest": "longest", "cost": "cost"}
+SORTS = {  # names of orders, and headings
+    "": ("recent", ""),
+    "prompts": ("most prompts", "Most prompts first"),
+    "longest": ("longest", "Longest first"),
+    "cost": ("cost", "Highest cost first"),
+}
 # States that are worth a word, and for how many seconds without a change: an open turn is
 # abandoned after that, and nobody waits any more.
 STATES = {
@@ -147,17 +152,25 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     if not (filters.before or filters.sort):
         asked = await daemon.read("list", _params(filters, **more, limit=ROWS, state="waiting"))
         waiting = [row for row in asked["sessions"] if _state(row) == "waiting"]
+    groups: dict[str, dict[str, Shown]] = {}  # title -> path, or "" -> a project's lines
+
+    def add(title: str, row: Row, cwd: str | None = None) -> None:
+        place = None if cwd is None else place_of(cwd, filters, home)
+        group = groups.setdefault(title, {})
+        listed = group.setdefault(shown_path(cwd or ""), {"place": place, "lines": []})
+        listed["lines"].append(line(row, filters, home))
+
+    for row in waiting:
+        add("Waiting for you", {**row, "state": ""})  # the heading says it
     pinned = [row for row in rows if row.get("pinned")]
+    for row in pinned:
+        add("Pinned", row)
     above = {row["sessionId"] for row in (*waiting, *pinned)}
-    groups: dict[str, Shown] = {}
-    for title, top in (("Waiting for you", waiting), ("Pinned", pinned)):
-        if top:
-            groups[title] = {"lines": [line(row, filters, home) for row in top]}
-    for shown in groups.get("Waiting for you", {"lines": []})["lines"]:
-        shown["state"] = ""  # the heading says it
     for row in rows:
-        if filters.sort or row["sessionId"] not in above:
-            _add(groups, row, filters, home)
+        if filters.sort:
+            add(SORTS[filters.sort][1], row)
+        elif row["sessionId"] not in above:
+            add(_stretch(row["modifiedAt"]), row, row["cwd"] or "")
     following = answer.get("nextCursor")
     return {
         "groups": groups,
@@ -168,27 +181,15 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     }
 
 
-def _add(groups: dict[str, Shown], row: Row, filters: Filters, home: str) -> None:
-    """Add a row to the group of its day and project, or to the only group of another order."""
-    if filters.sort:
-        title = {"prompts": "Most prompts first", "longest": "Longest first"}
-        group = groups.setdefault(title.get(filters.sort, "Highest cost first"), {"lines": []})
-        group["lines"].append(line(row, filters, home))
-        return
-    group, cwd = groups.setdefault(_stretch(row["modifiedAt"]), {"projects": {}}), row["cwd"] or ""
-    project = {"place": place_of(cwd, filters, home), "lines": list[Shown]()}
-    group["projects"].setdefault(shown_path(cwd), project)["lines"].append(line(row, filters, home))
-
-
 def _projects(counted: Sequence[Row], filters: Filters, home: str) -> list[Shown]:
     places = places_of([one["cwd"] or "" for one in counted], home, filters)
+    shown = list[Shown]()
     for place, one in zip(places, counted, strict=True):
-        place |= {
-            "sessions": one["sessions"],
-            "on": bool(one["cwd"]) and one["cwd"] == filters.project,
-        }
-    shown = [place for place in places if place["href"] or place["on"]]
-    return [p | {"folded": at >= PROJECTS and not p["on"]} for at, p in enumerate(shown)]
+        on = "" != one["cwd"] == filters.project
+        if place["href"] or on:
+            folded = len(shown) >= PROJECTS and not on
+            shown.append(place | {"sessions": one["sessions"], "on": on, "folded": folded})
+    return shown
 
 
 def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> list[Shown]:  # noqa: B008 - frozen
@@ -252,7 +253,7 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
     prompts, lasted = row.get("userMessageCount") or 0, row.get("durationMs") or 0
     facts = [
         *(row.get("models") or ())[-1:],
-        f"{prompts:,} prompt{'s' * (prompts != 1)}" if prompts else "",
+        count(prompts, "prompt") if prompts else "",
         duration(lasted) if lasted >= MINUTE_MS else "",
         dollars(row.get("costUsd")) if row.get("costUsd") else "",
     ]
