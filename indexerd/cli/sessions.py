@@ -28,7 +28,7 @@ from indexerd.times import since
 _PLACES = 3  # in a session that are shown of a search, about
 _WIDE, _NARROW = 120, 60  # columns of a terminal, below which lists are shortened
 _PAGE = 500  # rows of one answer of the socket
-_ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "sub-agent: "}
+_ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
 userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
 toolsUsed namedBy parentSessionId parentSessionFile"""
