@@ -75,11 +75,6 @@ def with_patch(edit: FileEdit, patch: Iterable[str]) -> FileEdit:
     return _edit(edit.path, edit.kind, lines, edit.moved_to)
 
 
-def rewritten(path: str, old: str, new: str) -> FileEdit:
-    """Compare what was written to a file with what is written over it."""
-    return _edit(path, "write", _changed({"old_string": old, "new_string": new}))
-
-
 def _words(command: Any) -> str:
     return " ".join(map(string, command)) if isinstance(command, list) else string(command)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from indexerd.agents import ADAPTERS
 from indexerd.amounts import count, dollars, duration
@@ -90,26 +90,13 @@ def session_address(session_id: str) -> str:
     return f"/s/{name}" if name.strip(".") else "/s/-"
 
 
-def footer_target(params: Mapping[str, str]) -> str | None:
-    """Resolve a context footer's link, `?session=…&applet=…`; None for other addresses."""
-    session_id = params.get("session", "")[:VALUE_MAX]
-    if not session_id or "applet" not in params:
-        return None
-    name = basename(params.get("path", "")[-VALUE_MAX:])
-    find = f"?find={_encoded(name)}" if params["applet"] == "text-editor" and name else ""
-    return session_address(session_id) + find
-
-
 def _encoded(text: str) -> str:
     return quote(replace_surrogates(text), safe="/")
 
 
 async def home_page(daemon: Daemon, request: Request) -> Response:
-    """Show the page, or redirect the link of a context footer."""
     pairs = parse_qsl(request.url.query[:16_384], errors="replace")
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
-    if target := footer_target(params):
-        return RedirectResponse(target, 303)
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
     shown |= {"counts": {"agents": {}, "times": {}}, "projects": [], "full": False}
