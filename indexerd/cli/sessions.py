@@ -151,9 +151,7 @@ def search(limit: int, **params: Any) -> Iterator[str]:
     hits = list[dict[str, Any]](answer["hits"])
     for key in [*dict.fromkeys(hit["sessionId"] for hit in hits)][:limit]:
         places = [hit for hit in hits if hit["sessionId"] == key]
-        row = _marked(
-            answer["rows"].get(key) or {"name": "", "cwd": "", "gone": False, "archived": False}
-        )
+        row = _marked(answer["rows"][key])
         facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
         yield render.heading(row["name"], f"  {key}")

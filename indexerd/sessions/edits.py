@@ -56,7 +56,8 @@ def edits_of(name: str, arguments: Any) -> list[FileEdit]:
         return list(_patched(texts))[:CALL_MAX]
     path = first_of(fields, _PATHS)
     if path and name == "write":
-        return [_edit(path, "write", _added(string(fields.get("content"))))]
+        lines = [f"+{line}" for line in _lines(string(fields.get("content")))]
+        return [_edit(path, "write", lines)]
     if path and name in ("edit", "multiedit", "notebookedit"):
         several = [as_dict(one) for one in as_list(fields.get("edits"))] or [fields]
         if (
@@ -98,10 +99,6 @@ def _lines(text: str) -> list[str]:
     """Split a text where an editor would."""
     lines = _LINE_ENDS.split(text)
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def _added(text: str) -> list[str]:
-    return [f"+{line}" for line in _lines(text)]
 
 
 def _joined(parts: Iterable[list[str]]) -> list[str]:
