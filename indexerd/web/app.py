@@ -31,14 +31,7 @@ from indexerd.web.document import Document, Stored, Wish, changed, read_document
 from indexerd.web.home import home_page
 from indexerd.web.markdown import to_html
 from indexerd.web.responses import FILES, answer, problem, read_static
-from indexerd.web.session_page import (
-    FIRST,
-    FORMATS,
-    export,
-    page_data,
-    page_frame,
-    wish_for,
-)
+from indexerd.web.session_page import FIRST, FORMATS, export, page_data, page_frame, wish_for
 from indexerd.web.usage import usage_page
 
 AT_ONCE = 2  # sessions read at the same time

@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from indexerd.agents import ADAPTERS
-from indexerd.amounts import count, dollars, duration
 from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
@@ -31,7 +30,6 @@ from indexerd.web.responses import render
 ROWS = 60  # sessions on a page
 HITS = 30
 QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 200, 280, 400, 60
-MINUTE_MS = 60_000
 PROJECTS = 6  # shown; the rest is folded
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 SORTS = {  # names of orders, and headings
@@ -194,11 +192,9 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     hits = []
     spots: dict[str, list[Shown]] = {}
     for hit in answer["hits"]:
-        spots.setdefault(str(hit["sessionId"]), []).append(_spot(hit))
+        spots.setdefault(hit["sessionId"], []).append(_spot(hit))
     for session_id, found in spots.items():
-        row = {"name": found[0]["name"], **answer.get("rows", {}).get(session_id, {})}
-        shown = line(row | {"sessionId": session_id}, filters, home)
-        shown["spot"] = found[0]["spot"]
+        shown = line(answer["rows"][session_id], filters, home) | {"spot": found[0]["spot"]}
         same = "".join(found[0]["pieces"]) == shown["title"]
         if same and found[0]["label"] == "title":  # the matches are marked there
             shown["marked"] = found.pop(0)["pieces"]
@@ -216,9 +212,8 @@ def _spot(hit: Row) -> Shown:
     label = {"name": "title", "cwd": "directory", "message": "message"}.get(field, field)
     label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
     # Of the pieces of a snippet, every second one matched.
-    return {"name": hit.get("name"), "spot": spot, "label": label, "words": hit.get("words")} | {
-        "pieces": _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
-    }
+    pieces = _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
+    return {"spot": spot, "label": label, "words": hit.get("words"), "pieces": pieces}
 
 
 def place_of(cwd: str, filters: Filters, home: str) -> Shown:
@@ -237,13 +232,6 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
     session_id, title = row["sessionId"], to_text(row.get("name") or "", TITLE_MAX) or "session"
     gist = to_text(row.get("description") or row.get("firstUserMessage") or "", GIST_MAX)
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
-    prompts, lasted = row.get("userMessageCount") or 0, row.get("durationMs") or 0
-    facts = [
-        *(row.get("models") or ())[-1:],
-        count(prompts, "prompt") if prompts else "",
-        duration(lasted) if lasted >= MINUTE_MS else "",
-        dollars(row.get("costUsd")) if row.get("costUsd") else "",
-    ]
     return {
         "row": row,
         "key": session_id,
@@ -254,7 +242,7 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "then": local_time(row.get("modifiedAt", "")),
         "place": place_of(row.get("cwd") or "", filters, home),
-        "facts": [clean_line(fact, FACT_MAX) for fact in facts if fact],
+        "model": clean_line(next(iter(row["models"][-1:]), ""), FACT_MAX),
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
     }

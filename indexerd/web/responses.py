@@ -23,13 +23,7 @@ from indexerd.protocol.wire import dump
 
 _STATUS = {"not_found": 404, "ambiguous_reference": 404, "permission": 403, "usage": 400}
 _DRAWING = (
-    "helpers.js",
-    "prose.js",
-    "story.js",
-    "rows.js",
-    "tree.js",
-    "edits.js",
-    "talk.js",
+    *("helpers.js", "prose.js", "story.js", "rows.js", "tree.js", "edits.js", "talk.js"),
     "about.js",
 )
 _LIVE = ("stream.js", "family.js", "actions.js", "panel.js", "session.js", "live.js")
