@@ -83,11 +83,11 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     fits = (most for most in rooms if sum(min(length, most) for length in lengths) <= total)
     room = Room(cut, next(fits, rooms[-1]), wish.redact, wish.whole)
     nodes = dict[int, Node]()
-    album = Album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
+    pictures_of = _album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
     with session.lines as lines, session.reading() as read:
         for row in rows:
             entry = read(row)
-            pictures = album.of(lines.row(row)) if entry.images else ()
+            pictures = pictures_of(lines.row(row)) if entry.images else ()
             nodes[row] = node_of(state, row, entry, room, pictures)
         add_results(nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
@@ -132,20 +132,19 @@ def _too_long(state: SessionState, rows: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-class Album:
-    """Makes the pictures of nodes; the data of all together is bounded."""
+def _album(left: int) -> Callable[[bytes], list[Image]]:
+    """Return a function that makes the pictures of a line; the data of all is bounded."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def of(self, line: bytes) -> list[Image]:
+    def pictures(line: bytes) -> list[Image]:
+        nonlocal left
         found = list[Image]()
         for picture in pictures_in(line):
-            fits = len(picture.data) <= self._left
-            self._left -= len(picture.data) if fits else 0
-            data = picture.data if fits else ""
+            data = picture.data if len(picture.data) <= left else ""
+            left -= len(data)
             found.append(Image(picture.media_type, picture.size, data))
         return found
+
+    return pictures
 
 
 def without_entries(stored: Stored, wish: Wish) -> Document:

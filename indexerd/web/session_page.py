@@ -17,9 +17,9 @@ from indexerd.daemon.library import Library
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.protocol.wire import dump
-from indexerd.web.assets import fill
 from indexerd.web.document import Document, Stored, Wish, read_document
 from indexerd.web.markdown import to_html
+from indexerd.web.responses import fill
 
 STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
 FIRST = (30, 60_000)  # messages and characters rendered before the live page is sent
