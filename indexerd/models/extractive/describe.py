@@ -27,6 +27,7 @@ from indexerd.models.extractive.sentences import (
     meaning,
     plain,
     sentences,
+    TITLE_MAX,
     tickets,
     topics,
 )
@@ -39,7 +40,7 @@ _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _BRIEF = 6  # words, below which a text without a verb is a heading
-_LONG = 10  # requests, of which a single commit hardly tells the scope
+_NAMED_MAX = 90  # characters of a name and the project that is added to it
 _SHORT = 24  # characters of a sentence that says no result: "Research complete."
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
@@ -102,6 +103,13 @@ class _Session:
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
         self._worth: dict[_Sentence, float] = {}  # what `_as_result` returned
+        answers = chain(*(answer for turn in self._turns[::-1] for answer in turn.answers[::-1]))
+        self._answered = {s.terms: s.message for s in answers}  # the first message with the terms
+        work = (
+            300 * len(turn.answers) + sum(len(s.text) for s in chain(*turn.answers))
+            for turn in self._turns
+        )
+        self._work = [1 + done for done in work]
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -111,29 +119,47 @@ class _Session:
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
         found: dict[str, str] = {}
-        for kind, text in sorted(self._facts.titles, key=lambda each: each[0] == "pr"):
-            if len(topics(title := _title(text))) > 1:
-                found[title] = kind  # a pull request often has the title of its first commit
-        order = {_title(text): at for at, (_, text) in enumerate(self._facts.titles)}
-        return [(found[title], title) for title in sorted(found, key=order.__getitem__)]
+        written = [(kind, _title(lexicon.AFTER.sub("", text))) for kind, text in self._facts.titles]
+        for kind, title in sorted(written, key=lambda each: each[0] == "pr"):
+            found[title] = kind  # a pull request often has the title of its first commit
+        specs = (("plan", _spec(path)) for path in self._facts.files_modified)
+        every = dict.fromkeys([*specs, *((found[title], title) for _, title in written)])
+        return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
-        """Return the agent's title if it says something, else the best of `_names`."""
+        """Return the agent's title if it says something, else the best of `_names`.
+
+        A name without a name in it gets the project's.
+        """
         title = _title(self._facts.title)
-        if (" " in title and topics(title)) or not title.isascii():
-            return title
+        if not title.isascii() or len(topics(title)) > 1 or (" " in title and topics(title)):
+            return title if " " in title else re.sub("[_-]", " ", title)
         named = (each for each in self._names() if any(map(str.isalpha, each[1])))
-        return max(named, key=lambda each: each[0])[1]
+        name, project = max(named, key=lambda each: each[0])[1], _project(self._facts)
+        words = re.findall(r"[^\W\d_]\S*", name)[1:]
+        proper = sum(word != word.lower() for word in words)
+        known = topics(project) & topics(name) or 0 < 2 * proper <= len(words)
+        if not project or known or len(name) + len(project) > _NAMED_MAX:
+            return name
+        return f"{name} ({project})"
 
     def _names(self) -> Iterator[tuple[float, str]]:
         """Yield possible names with their worth."""
-        scope = 1.0 if len(self.titles) > 1 or len(self._turns) < _LONG else 0.8
+        parts = {label[0] for _, title in self.titles if (label := lexicon.PART.match(title))}
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
-            worth = _TITLE_WORTH[kind] * 0.94**at * (scope if kind == "commit" else 1.0)
+            if len(parts) > 1 and lexicon.PART.match(title):
+                continue  # "q1: …" is one of several
+            worth = _TITLE_WORTH[kind] * 0.94**at * (self._share(title) if kind == "commit" else 1)
             yield worth * self._weight(topics(title)), title
+        yield from self._joined()
+        first = next((turn for turn in self._turns if turn.request), None)
         for number, turn in enumerate(self._turns):
+            share = min(1.0, len(self._turns) * self._work[number] / sum(self._work))  # of the mean
             for sentence in turn.request[:_OPENING]:
-                worth = (0.7 if number else 1.0 if sentence.place else 1.2) * 0.85**sentence.place
+                worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
+                if self._answered.get(sentence.terms, sentence.message) < sentence.message:
+                    worth *= 0.7  # pasted from an answer
+                worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
                     yield worth * self._as_name(part), headline(part)
             for sentence in turn.answers[-1][:4] if turn.answers else ():
@@ -156,6 +182,26 @@ class _Session:
             yield 0.02, headline(f"Changes to {_base(path)}")
         yield 0.01, headline(f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
 
+    def _share(self, title: str) -> float:
+        """Return 0.5 to 1: how much of the work was in turns that have two of the title's terms."""
+        about, done = topics(title), 0
+        for work, turn in zip(self._work, self._turns, strict=True):
+            said = (s.terms & about for s in chain(turn.request, *turn.answers))
+            done += work * (len(frozenset().union(*said)) > 1)
+        return 0.5 + 0.5 * done / (sum(self._work) or 1)
+
+    def _joined(self) -> Iterator[tuple[float, str]]:
+        """Yield pairs of titles of a kind, if both fit: they tell more than either."""
+        for kind in ("pr", "plan"):
+            every = [title for each, title in self.titles if each == kind]
+            first, *others = sorted(every, key=lambda title: -self._weight(topics(title)))[:2] or [
+                ""
+            ]
+            for other in others:
+                pair = "; ".join(sorted((first, other), key=every.index))
+                if len(pair) <= TITLE_MAX:
+                    yield 1.1 * _TITLE_WORTH[kind] * self._weight(topics(first)), pair
+
     def _as_name(self, text: str) -> float:
         """Weigh a sentence as a name: a wish more than a question, pasted output little."""
         title = headline(text)
@@ -164,9 +210,10 @@ class _Session:
         if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
             return 0.03 * len(terms)
         worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
-        worth *= 0.3 if lexicon.PASTED.search(text) else 1.0
+        worth *= 0.2 if lexicon.PASTED.search(text) or title.isupper() else 1.0
         worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
         worth *= 0.5 if lexicon.ASIDE.match(text) else 1.0
+        worth *= 0.4 if title.isascii() and " " not in title else 1.0
         if lexicon.WISH.match(text):
             return 1.25 * worth
         worth *= 0.65 if lexicon.TELLING.match(text) else 1.0
@@ -281,7 +328,7 @@ class _Session:
 
 def _title(text: str) -> str:
     """Make a title of a written one: "feat(parser): add x" is "Parser: add x"."""
-    line = clean_line(text, 400)
+    line = clean_line(text.partition("\\n")[0], 400)
     match = lexicon.TYPE.match(line)
     if match is None or not match["type"]:
         return headline(line[match.end() if match else 0 :])
@@ -353,6 +400,32 @@ def describe(facts: Facts) -> Metadata:
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )
+
+
+def _spec(path: str) -> str:
+    """Return what a file specifies or plans, if its path says that: "specs/001-user-login/"."""
+    found = lexicon.SPEC.search(path)
+    return headline(re.sub("[_-]+", " ", found[1] or found[2])) if found else ""
+
+
+def _project(facts: Facts) -> str:
+    """Return the directory that most of the work was in, "" if its name says nothing."""
+    paths = facts.files_modified or facts.files_read
+    tops, here = Counter[str](), _folders(f"{facts.cwd}/")[-1:]
+    if here and 2 * sum(facts.cwd in path for path in paths) >= len(paths):
+        tops.update(here * (1 + len(paths)))
+    for path in paths:
+        tops.update(_folders(path)[:1])
+    top = max(tops, key=tops.__getitem__, default="")
+    return plain(clean_line(top, 40)) if 2 * tops[top] > len(paths) else ""
+
+
+def _folders(path: str) -> list[str]:
+    """Return the directories below a person's own that say something; none of hidden ones."""
+    parts = re.split(r"[/\\]+", lexicon.HOME.sub("", path))[:-1]
+    if any(part[:1] == "." for part in parts):
+        return []
+    return [part for part in parts if part and not lexicon.PLACE.fullmatch(part)]
 
 
 def _base(path: str) -> str:

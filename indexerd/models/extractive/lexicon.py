@@ -30,7 +30,7 @@ WISH = _opening(  # of a user
 )
 POINTING = _cue("it|this|that|these|those|them|here|you|your")
 MUSING = re.compile(
-    r"\?\W{0,4}$"
+    r"[?？]\W{0,4}$"
     r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b",
     re.IGNORECASE,
 )
@@ -43,7 +43,7 @@ SPEAKING = _opening(  # an agent announces work, or speaks to the user: no resul
     r"|launching|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you"
     r"|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
-ASIDE = re.compile(r"(?:quick|btw|by the way)\b|.{0,80}\bnumber \d", re.IGNORECASE)
+ASIDE = re.compile(r"(?:quick|btw|by the way)\b|.{0,80}\b(?:number|question) \d", re.IGNORECASE)
 BARE = _opening(  # means what was said before, or that it was understood
     r"that|this|it|these|those|they|understood|got it|明白|好的|收到|了解"
 )
@@ -91,26 +91,49 @@ EXACT = re.compile(  # paths, ports, errors, causes
     r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
-PASTED = re.compile(r"\w:\d+\b|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ =")  # no prose
+PASTED = re.compile(
+    r"\w:\d+\b|\\|^[「{\"“]|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ ="
+)  # no prose
 DID = re.compile(  # before a result
     r"(?:(?:done|perfect|great)\W+)?(?:(?:i've|i have|i|we) (?:now |also )?(?=\w+ed\b))?",
     re.IGNORECASE,
 )
 TYPE = re.compile(  # "feat(parser): ", "# Implementation plan for "
-    r"[#\s]*(?:(?P<type>feat|fix|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps)"
-    r"(?:\((?P<scope>[^)]{0,40})\))?!?:|(?:implementation )?plan\b[ :—-]*(?:for\b)?)?\s*",
+    r"[#\s]*(?:(?P<type>feat|fix|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps"
+    r"|initial(?: commit)?|wip)(?:\((?P<scope>[^)]{0,40})\))?!?:|(?:implementation )?plan\b[ :—-]*(?:for\b)?)?\s*",
     re.IGNORECASE,
 )
 PADDING = re.compile(  # before a request
-    r"(?:(?:(?:hi|hello|hey|thanks|great|ok(?:ay)?|yes|yeah|now|so|then|also|and|but|please|just|something"
+    r"(?:(?:(?:@\"[^\"]{1,60}\"|(?:question|goal|task|updated|created|done)(?=:)|(?:for|in) (?:this|the|our|my) (?:project|repo(?:sitory)?|codebase|app|hackathon)|hi|hello|hey|thanks|great|ok(?:ay)?|yes|yeah|now|so|then|also|and|but|please|just|something"
     r" else|(?:can|could|would|will) (?:you|we)|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)"
     r"|we (?:need|should)|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?"
     r"|(?:tell|show|remind) me|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|すみません)"
     r"[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
     re.IGNORECASE,
 )
+PART = re.compile(r"[A-Za-z]{1,5}-?(\d+):")  # before the title of one of several parts
+SPEC = re.compile(
+    r"[/\\](?:specs[/\\]\d{1,4}-([\w-]+)[/\\]|(?<!\.claude.)plans?[/\\](?:\d{4}-\d\d-\d\d-)?([\w-]+)\.md$)"
+)
+HOME = re.compile(
+    r"^.*[/\\](?:Users|home)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b", re.IGNORECASE
+)
+PLACE = re.compile(  # directories that hold several projects, or parts of one
+    r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)"
+    r"|new|desktop|downloads|dev|developer|code|codes|git|github|repos?|src|app|apps|application|lib"
+    r"|libs|packages|docs|tests?|tmp|temp|misc|work|personal|build|main|admin|windows|onedrive",
+    re.IGNORECASE,
+)
+PLAN_FILE = re.compile(  # "execute this plan login-retry-plan.md"
+    r"(?:\w+ ){1,2}(?:the |this )?plan\W{1,3}(?:(?:in|at|from) )?([a-z\d]+(?:-[a-z\d]+)+)\.md",
+    re.IGNORECASE,
+)
+AFTER = re.compile(  # a title
+    r"\s*[:—–-]\s*(?:implementation )?plan\W*$|\s\([^()]*\)?\W*$",
+    re.IGNORECASE,  # noqa: RUF001 - dashes
+)
 READING = re.compile(  # before the request itself
-    r"\A(?:(?:take|have) a look at|read|look at|check|see) [^,;!?]{1,80}?(?:, and|,| and)(?: then)?"
+    r"\A(?:(?:take|have) a look at|go (?:in(?:side|to)?|to)|read|look at|check|see) [^,;!?]{1,80}?(?:, and|,| and)(?: then)?"
     r" (?=\w+ \S+ \S)",
     re.IGNORECASE,
 )

@@ -198,6 +198,8 @@ def headline(text: str) -> str:
     text = _PATH.sub(lambda path: path[1] or path[2], text)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
     text = lexicon.READING.sub("", text, count=1) or text
+    if plan := lexicon.PLAN_FILE.fullmatch(text.strip(_OUTER)):
+        text = plan[1].replace("-", " ")
     if len(text) > TITLE_MAX:
         ends = [gap.start() for gap in lexicon.CLAUSE.finditer(text[: TITLE_MAX + 2])]
         whole = [end for end in ends if len(topics(text[:end])) > 2]  # noqa: PLR2004 - a subject
