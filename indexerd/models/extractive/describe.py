@@ -13,7 +13,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from math import log2
 from typing import NamedTuple
 
@@ -21,20 +21,24 @@ from indexerd.entries import Facts
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
+    TITLE_MAX,
     clip,
     headline,
     key_words,
     meaning,
     plain,
     sentences,
-    TITLE_MAX,
     tickets,
+    tidy,
     topics,
 )
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
-_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 12, 8, 8  # items of a summary
+_TYPED = 12  # sentences of a request that hardly is a template
+_OFFER_MAX, _REPLY_MAX = 1500, 40  # characters of a question's end and of a reply
+_PICKED = 100.0  # worth of an option that the user picked: surely a decision
+_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 12, 8, 8  # items of a summary
 _WRITTEN = 3  # titles of a kind in a description
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
@@ -129,19 +133,19 @@ class _Session:
     def name(self) -> str:
         """Return the agent's title if it says something, else the best of `_names`.
 
-        A name without a name in it gets the project's.
+        The project is added to a name that has no proper name.
         """
-        title = _title(self._facts.title)
-        if not title.isascii() or len(topics(title)) > 1 or (" " in title and topics(title)):
-            return title if " " in title else re.sub("[_-]", " ", title)
-        named = (each for each in self._names() if any(map(str.isalpha, each[1])))
-        name, project = max(named, key=lambda each: each[0])[1], _project(self._facts)
-        words = re.findall(r"[^\W\d_]\S*", name)[1:]
+        name, project = _title(self._facts.title), _project(self._facts)
+        if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
+            named = (each for each in self._names() if any(map(str.isalpha, each[1])))
+            name = max(named, key=lambda each: each[0])[1]
+        elif re.fullmatch(r"[\w-]+", name, re.ASCII):
+            name = re.sub("[_-]", " ", name)
+        words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
-        known = topics(project) & topics(name) or 0 < 2 * proper <= len(words)
-        if not project or known or len(name) + len(project) > _NAMED_MAX:
-            return name
-        return f"{name} ({project})"
+        shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
+        known = shared or 0 < 2 * proper <= len(words)
+        return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
 
     def _names(self) -> Iterator[tuple[float, str]]:
         """Yield possible names with their worth."""
@@ -158,14 +162,14 @@ class _Session:
             for sentence in turn.request[:_OPENING]:
                 worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
                 if self._answered.get(sentence.terms, sentence.message) < sentence.message:
-                    worth *= 0.7  # pasted from an answer
+                    worth *= 0.85  # pasted from an answer
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
                     yield worth * self._as_name(part), headline(part)
             for sentence in turn.answers[-1][:4] if turn.answers else ():
                 text = lexicon.DID.sub("", sentence.text, count=1)
                 if lexicon.DONE.search(text) and self._as_result(sentence):
-                    worth = 0.6 if lexicon.DONE.match(text) else 0.4
+                    worth = 0.5 if lexicon.DONE.match(text) else 0.35
                     yield worth * self._as_name(text), headline(text)
             for sentence in chain(*turn.answers[:_OPENING]):
                 yield 0.04 * self._as_result(sentence), headline(sentence.text)
@@ -210,7 +214,7 @@ class _Session:
         if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
             return 0.03 * len(terms)
         worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
-        worth *= 0.2 if lexicon.PASTED.search(text) or title.isupper() else 1.0
+        worth *= 0.2 if lexicon.PASTED.search(title) or title.isupper() else 1.0
         worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
         worth *= 0.5 if lexicon.ASIDE.match(text) else 1.0
         worth *= 0.4 if title.isascii() and " " not in title else 1.0
@@ -238,13 +242,22 @@ class _Session:
 
     def decisions(self) -> list[str]:
         """Return choices of the user, and of the agent or accepted by the user."""
-        long = (each for each in self._choices() if len(each.sentence.terms) > 2)  # noqa: PLR2004 - "do that"
+        long = (
+            each
+            for each in self._choices()
+            if len(meaning(each.sentence.terms)) > (0 if each.worth == _PICKED else 2)
+        )
         return _shown(_distinct(self._lasting(long), _DECISIONS))
 
     def _choices(self) -> Iterator[_Found]:
+        said = self._facts.messages
+        for number, ((asker, offer), (replier, reply)) in enumerate(pairwise(said), 1):
+            for text in _picked(offer, reply) if (asker, replier) == ("assistant", "user") else ():
+                yield _Found(_PICKED, _Sentence(text, topics(text), number, 0))
         following = [*self._turns[1:], _Turn([], [])]
         for number, (turn, after) in enumerate(zip(self._turns, following, strict=False)):
-            for sentence in turn.request if number else ():  # the first says what to do
+            typed = turn.request if number and len(turn.request) <= _TYPED else []
+            for sentence in typed:  # the first says what to do, a long one has rules
                 short = len(sentence.text) < _CHOICE_MAX and not sentence.text.endswith("?")
                 if short and lexicon.ANSWERED.search(sentence.text):
                     yield _Found(self._weight(sentence.terms), sentence)
@@ -337,6 +350,16 @@ def _title(text: str) -> str:
     if any(map(str.isalpha, scope)) and not topics(scope) <= topics(subject):
         lead.append(scope)
     return headline(f"{' '.join(lead)}: {subject}" if lead else subject)
+
+
+def _picked(offer: str, reply: str) -> Iterator[str]:
+    """Yield the options of an agent's last question that a reply picks: "B", "1 and 3"."""
+    offer = offer[-_OFFER_MAX:]
+    if len(reply) > _REPLY_MAX or not lexicon.ASKS.search(offer):
+        return
+    for mark in re.findall(lexicon.MARK, reply) if re.match(lexicon.MARK, reply) else ():
+        lines = re.findall(rf"^\W*(?:Option )?{mark}\W+(\w.*)", offer, re.MULTILINE)
+        yield from (clip(tidy(line.partition("|")[0]).rstrip("?"), _CHOICE_MAX) for line in lines[-1:])
 
 
 def _is_choice(text: str, *, accepted: bool) -> bool:

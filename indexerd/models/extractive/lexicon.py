@@ -36,7 +36,7 @@ MUSING = re.compile(
 )
 TELLING = _opening(  # a statement or a question, no wish
     r"i|i'm|i've|i'd|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
-    r"|have|why|what|how|where|which|when|until|since|because|if|so|but|stop|hmm"
+    r"|have|no|don't|do not|never|why|what|how|where|which|when|until|since|because|if|so|but|stop|hmm"
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
@@ -59,16 +59,18 @@ DONE = _cue(
     r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries"
 )
 CHOSEN = _cue(  # an agent
-    r"decided|decision (?:is|was)|chose|chosen|opted|settled on|agreed|by design"
-    r"|(?:is|are) intentional|(?:we|i)(?:'ll| will) use|(?:going|go|went) with|ruled out|rejected"
+    r"decided (?:to|on|against|not)|decision (?:is|was)|(?:we|i) chose|chose to|opted (?:for|to)"
+    r"|settled on|agreed (?:to|on|that)|(?:we|i)(?:'ll| will) use|(?:going|go|went) with|ruled out|rejected"
     r"|switched to"
 )
 ANSWERED = _cue(  # a user's choice, after the first request
-    r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with|option \w"
-    r"|prefer|instead of|rather than|i like|i'd like (?:it|all)|no need|keep (?:it|the)"
+    r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with"
+    r"|i(?:'d)? prefer|instead of|rather than|i like|i'd like (?:it|all)|no need|keep (?:it|the)"
 )
 OFFER = _cue(r"consider|recommend\w*|suggest\w*|propos\w*|could|would|should|options?|might|may")
 ADVICE = _cue(r"i(?:'d| would)? (?:recommend|suggest|propose|go with)|my recommendation")
+MARK = r"\b[A-F1-9]\b"  # of an option
+ASKS = re.compile(r"[?？]|\boptions?\b", re.IGNORECASE)  # noqa: RUF001 - wide
 YES = _opening(
     r"yes|yep|yeah|do (?:it|that|both|this)|go (?:ahead|for)|sounds|agreed?|lgtm|please do|let'?s"
 )
@@ -92,7 +94,7 @@ EXACT = re.compile(  # paths, ports, errors, causes
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
 PASTED = re.compile(
-    r"\w:\d+\b|\\|^[「{\"“]|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ ="
+    r"\w:\d+\b|\\|\(Recommended\)|^[「{\"“]|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ ="
 )  # no prose
 DID = re.compile(  # before a result
     r"(?:(?:done|perfect|great)\W+)?(?:(?:i've|i have|i|we) (?:now |also )?(?=\w+ed\b))?",
@@ -116,7 +118,7 @@ SPEC = re.compile(
     r"[/\\](?:specs[/\\]\d{1,4}-([\w-]+)[/\\]|(?<!\.claude.)plans?[/\\](?:\d{4}-\d\d-\d\d-)?([\w-]+)\.md$)"
 )
 HOME = re.compile(
-    r"^.*[/\\](?:Users|home)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b", re.IGNORECASE
+    r"^.*[/\\](?:Users|home|Volumes)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b", re.IGNORECASE
 )
 PLACE = re.compile(  # directories that hold several projects, or parts of one
     r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)"
