@@ -35,10 +35,12 @@ from indexerd.models.extractive.sentences import (
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
+_ANSWER = 12  # sentences of an answer that tell what it did
+_END_AGE = 2  # turns before the last whose end still counts
 _TYPED = 12  # sentences of a request that hardly is a template
 _OFFER_MAX, _REPLY_MAX = 1500, 40  # characters of a question's end and of a reply
 _PICKED = 100.0  # worth of an option that the user picked: surely a decision
-_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 12, 8, 8  # items of a summary
+_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
 _WRITTEN = 3  # titles of a kind in a description
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
@@ -277,19 +279,24 @@ class _Session:
                 found += [_Found(last * self._as_result(s), s) for s in answer]
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
-    def outcome(self) -> list[str]:
-        """Return the two best sentences of last answers; newer turns count more."""
-        found: list[_Found] = []
+    def outcome(self, most: int) -> list[str]:
+        """Return the best sentences of last answers, newer turns count more, and how it ended."""
+        found, ends = list[_Found](), list[_Found]()
         newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
         for age, answer in enumerate(newest_first):
-            for s in answer[:12]:
+            for s in answer[:_ANSWER]:
                 done = lexicon.DONE.search(s.text) is not None
-                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:  # not "Done, pushed"
+                lacks = ends and lexicon.LACK.search(s.text)  # what was so before the end
+                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT and not lacks:
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
                     worth *= 0.5 if lexicon.LABEL.match(s.text) else 1.0
-                    worth *= 0.4 if lexicon.BARE.match(s.text) else 1.0
+                    worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
+                    worth *= 1.2 if s.text[-1] in ".。" else 1.0
                     found.append(_Found(worth * self._as_result(s), s))
-        return _shown(_distinct(self._lasting(found), 2))
+            if age <= _END_AGE and not ends:
+                ended = (s for s in answer if lexicon.ENDED.search(s.text) and self._as_result(s))
+                ends = [_Found(1.0, s) for s in ended][-1:]
+        return _shown(_distinct([*_distinct(self._lasting(found), most), *ends], most + 1))
 
     def _as_result(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
@@ -323,7 +330,8 @@ class _Session:
         """Return the pull requests, issues and commits but for one that is the name."""
         lines = []
         for label in dict.fromkeys(_LABELS.values()):
-            every = [t for kind, t in self.titles if _LABELS.get(kind) == label and t != name]
+            of_kind = (t for kind, t in self.titles if _LABELS.get(kind) == label and t not in name)
+            every = [*{" ".join(title.split()[:2]): title for title in of_kind}.values()]
             best = sorted(every, key=lambda title: -self._weight(topics(title)))[:_WRITTEN]
             if best:
                 plural = "s" if len(best) > 1 else ""
@@ -415,8 +423,8 @@ def describe(facts: Facts) -> Metadata:
         for head, lines in sections.items()
         if lines
     ]
-    came_of_it = [*session.written(name), *session.outcome()]
-    came_of_it = came_of_it[: max(2, len(came_of_it) - 1)]
+    came_of_it = session.written(name)[:2]
+    came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
         description=" ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
@@ -456,7 +464,7 @@ def _base(path: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    short = clip(plain(text), _SENTENCE_MAX).rstrip(" ,;:")
+    short = clip(re.sub(r"^[^\w\s.(]+\s+", "", plain(text)), _SENTENCE_MAX).rstrip(" ,;:")
     return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
 
 

@@ -48,6 +48,12 @@ BARE = _opening(  # means what was said before, or that it was understood
     r"that|this|it|these|those|they|understood|got it|明白|好的|收到|了解"
 )
 LABEL = re.compile(r"[^.:]{1,60}(?: [-–—]|:) ")  # before an item of a list  # noqa: RUF001 - dashes
+LACK = _cue(r"(?:does|is|do|are)n't|(?:does|is|do|are) not|not found|can't|cannot|no such|failed")
+ENDED = _cue(  # the state that a session was left in
+    r"\d+(?:/\d+)? (?:\w+ )?(?:tests|specs|passe[ds]|passing)|pushed|deployed|up to date"
+    r"|build (?:pass|fail|complet|succe)\w*|(?:tests?|lint|typecheck|build)\W{1,4}(?:pass|fail)\w*"
+    r"|tests? not run|not (?:yet )?(?:committed|pushed|deployed)|uncommitted|can't (?:commit|push)"
+)
 CAUSE = _cue(
     r"root cause|caused by|because|turn(?:s|ed) out|found that"
     r"|the (?:bug|issue|problem|reason) (?:is|was)"
@@ -160,6 +166,12 @@ DULL = """add agree answer ask back brief call change check clean clear code com
     print problem question read ready reason remove rename request result review run second
     seconds session stop sure tell thank thanks thought ticket time today try turn understand
     update user verify want week write www"""
+# Words without a subject in other languages, without accents.
+FOREIGN = """de da do das dos em na nas nos uma um que nao ja sem com por para ou mas como mais seu sua
+    isso foi ser esta tem vou agora el la los las del una en con es su al pero si este todo et est dans
+    pour pas sur avec des les qui du aux ce cette sont und der die das ist nicht ein eine zu den mit fur
+    auf von dem sich auch wie oder aber va cac cho toi cua co khong duoc voi nay mot и в на с по для не
+    что это как из к о от за но же то если или все бы он мы вы я у так уже да нет чтобы при до"""
 # Words about the work, not about its subject.
 PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue create
     description done draft explain fail feedback fix git github gpg lint linter linting main master

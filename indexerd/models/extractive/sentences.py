@@ -70,7 +70,7 @@ _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b"
 
 @cache
 def _dull_words() -> frozenset[str]:
-    return stop_words().union(lexicon.DULL.split())
+    return stop_words().union(lexicon.DULL.split(), lexicon.FOREIGN.split())
 
 
 def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
@@ -119,7 +119,7 @@ def key_words(texts: Iterable[str]) -> list[str]:
         written |= found
     forms = dict[str, str]()  # by stem
     for word in sorted(counts, key=lambda word: (-counts[word], -len(word), word)):
-        if word.endswith(("ly", "ing")) or (word.isascii() and not meaning(topics(word))):
+        if word.endswith(("ly", "ing")) or not meaning(topics(word)):
             continue
         forms.setdefault(stem(word), written[word])
         if len(forms) == _KEY_WORDS:
@@ -137,7 +137,8 @@ def sentences(text: str) -> list[str]:
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _SHELL.sub("", _SECRET.sub("…", text)) if "@" in text else _SECRET.sub("…", text)
-    text = _FENCED.sub("\n", _COMMAND.sub("", clean_text(text, len(text)), count=1))
+    text = clean_text(text, len(text)).replace("’", "'")  # noqa: RUF001 - as typeset
+    text = _FENCED.sub("\n", _COMMAND.sub("", text, count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
