@@ -21,7 +21,6 @@ from indexerd.entries import Facts
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
-    TITLE_MAX,
     clip,
     headline,
     key_words,
@@ -41,7 +40,6 @@ _TYPED = 12  # sentences of a request that hardly is a template
 _OFFER_MAX, _REPLY_MAX = 1500, 40  # characters of a question's end and of a reply
 _PICKED = 100.0  # worth of an option that the user picked: surely a decision
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
-_WRITTEN = 3  # titles of a kind in a description
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
@@ -109,13 +107,10 @@ class _Session:
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
         self._worth: dict[_Sentence, float] = {}  # what `_as_result` returned
-        answers = chain(*(answer for turn in self._turns[::-1] for answer in turn.answers[::-1]))
-        self._answered = {s.terms: s.message for s in answers}  # the first message with the terms
-        work = (
-            300 * len(turn.answers) + sum(len(s.text) for s in chain(*turn.answers))
+        self._work = [  # about how much was done in each turn
+            1 + sum(300 + sum(len(s.text) for s in answer) for answer in turn.answers)
             for turn in self._turns
-        )
-        self._work = [1 + done for done in work]
+        ]
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -124,10 +119,9 @@ class _Session:
     @cached_property
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
-        found: dict[str, str] = {}
         written = [(kind, _title(lexicon.AFTER.sub("", text))) for kind, text in self._facts.titles]
-        for kind, title in sorted(written, key=lambda each: each[0] == "pr"):
-            found[title] = kind  # a pull request often has the title of its first commit
+        # A pull request often has the title of its first commit.
+        found = {title: kind for kind, title in sorted(written, key=lambda each: each[0] == "pr")}
         specs = (("plan", _spec(path)) for path in self._facts.files_modified)
         every = dict.fromkeys([*specs, *((found[title], title) for _, title in written)])
         return [(kind, title) for kind, title in every if len(topics(title)) > 1]
@@ -141,8 +135,6 @@ class _Session:
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
             named = (each for each in self._names() if any(map(str.isalpha, each[1])))
             name = max(named, key=lambda each: each[0])[1]
-        elif re.fullmatch(r"[\w-]+", name, re.ASCII):
-            name = re.sub("[_-]", " ", name)
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
@@ -157,35 +149,23 @@ class _Session:
                 continue  # "q1: …" is one of several
             worth = _TITLE_WORTH[kind] * 0.94**at * (self._share(title) if kind == "commit" else 1)
             yield worth * self._weight(topics(title)), title
-        yield from self._joined()
         first = next((turn for turn in self._turns if turn.request), None)
-        for number, turn in enumerate(self._turns):
-            share = min(1.0, len(self._turns) * self._work[number] / sum(self._work))  # of the mean
+        for turn, work in zip(self._turns, self._work, strict=True):
+            share = min(1.0, len(self._work) * work / sum(self._work))  # of the mean
             for sentence in turn.request[:_OPENING]:
                 worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
-                if self._answered.get(sentence.terms, sentence.message) < sentence.message:
-                    worth *= 0.85  # pasted from an answer
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
                     yield worth * self._as_name(part), headline(part)
-            for sentence in turn.answers[-1][:4] if turn.answers else ():
-                text = lexicon.DID.sub("", sentence.text, count=1)
-                if lexicon.DONE.search(text) and self._as_result(sentence):
-                    worth = 0.5 if lexicon.DONE.match(text) else 0.35
-                    yield worth * self._as_name(text), headline(text)
             for sentence in chain(*turn.answers[:_OPENING]):
                 yield 0.04 * self._as_result(sentence), headline(sentence.text)
         requests = (text[:400] for role, text in self._facts.messages if role == "user")
-        if asked := next(
-            (headline(clean_line(text, 400)) for text in requests if topics(text)), ""
-        ):
-            asked = clip(asked, _ASKED_MAX).rstrip("…")
+        if first_one := next(filter(topics, requests), ""):
+            asked = clip(headline(clean_line(first_one, 400)), _ASKED_MAX).rstrip("…")
             subjects = [word for word in self.key_words if word.lower() not in asked.lower()][:2]
             strongest = sorted(self._weights.values())[-4:]
             named = f"{asked}: {', '.join(subjects)}" if subjects else asked
             yield 0.25 * sum(strongest) / 8, named
-        for path in self._facts.files_modified[:1]:
-            yield 0.02, headline(f"Changes to {_base(path)}")
         yield 0.01, headline(f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
 
     def _share(self, title: str) -> float:
@@ -195,18 +175,6 @@ class _Session:
             said = (s.terms & about for s in chain(turn.request, *turn.answers))
             done += work * (len(frozenset().union(*said)) > 1)
         return 0.5 + 0.5 * done / (sum(self._work) or 1)
-
-    def _joined(self) -> Iterator[tuple[float, str]]:
-        """Yield pairs of titles of a kind, if both fit: they tell more than either."""
-        for kind in ("pr", "plan"):
-            every = [title for each, title in self.titles if each == kind]
-            first, *others = sorted(every, key=lambda title: -self._weight(topics(title)))[:2] or [
-                ""
-            ]
-            for other in others:
-                pair = "; ".join(sorted((first, other), key=every.index))
-                if len(pair) <= TITLE_MAX:
-                    yield 1.1 * _TITLE_WORTH[kind] * self._weight(topics(first)), pair
 
     def _as_name(self, text: str) -> float:
         """Weigh a sentence as a name: a wish more than a question, pasted output little."""
@@ -234,8 +202,7 @@ class _Session:
         """Return plans, the first request, and the most central later ones, in order."""
         asked: list[_Found] = []
         for turn in self._turns:
-            opening = [s for s in turn.request[:_OPENING] if not lexicon.PASTED.search(s.text)]
-            if fit := [s for s in opening if len(meaning(s.terms)) > 1]:
+            if fit := [s for s in turn.request[:_OPENING] if len(meaning(s.terms)) > 1]:
                 best = max(fit, key=lambda s: (not s.place, self._weight(s.terms)))
                 asked.append(_Found(self._weight(best.terms), best))
         best_first = [*asked[:1], *sorted(asked[1:], key=lambda each: -each.worth)]
@@ -243,31 +210,22 @@ class _Session:
         return [*plans, *_shown(_distinct(best_first, _GOALS))]
 
     def decisions(self) -> list[str]:
-        """Return choices of the user, and of the agent or accepted by the user."""
-        long = (
-            each
-            for each in self._choices()
-            if len(meaning(each.sentence.terms)) > (0 if each.worth == _PICKED else 2)
-        )
-        return _shown(_distinct(self._lasting(long), _DECISIONS))
+        """Return options that the user picked, other choices of theirs, and those of the agent."""
+        return _shown(_distinct(self._lasting(self._choices()), _DECISIONS))
 
     def _choices(self) -> Iterator[_Found]:
-        said = self._facts.messages
-        for number, ((asker, offer), (replier, reply)) in enumerate(pairwise(said), 1):
-            for text in _picked(offer, reply) if (asker, replier) == ("assistant", "user") else ():
-                yield _Found(_PICKED, _Sentence(text, topics(text), number, 0))
-        following = [*self._turns[1:], _Turn([], [])]
-        for number, (turn, after) in enumerate(zip(self._turns, following, strict=False)):
+        for number, ((asker, offer), (who, reply)) in enumerate(pairwise(self._facts.messages), 1):
+            for text in _picked(offer, reply) if (asker, who) == ("assistant", "user") else ():
+                if meaning(topics(text)):
+                    yield _Found(_PICKED, _Sentence(text, topics(text), number, 0))
+        for number, turn in enumerate(self._turns):
+            # The first request says what to do, and a long one has rules.
             typed = turn.request if number and len(turn.request) <= _TYPED else []
-            for sentence in typed:  # the first says what to do, a long one has rules
-                short = len(sentence.text) < _CHOICE_MAX and not sentence.text.endswith("?")
-                if short and lexicon.ANSWERED.search(sentence.text):
-                    yield _Found(self._weight(sentence.terms), sentence)
-            accepted = bool(after.request and lexicon.YES.match(after.request[0].text))
-            for answer in turn.answers:
-                last = accepted and answer is turn.answers[-1]
-                choices = (s for s in answer if _is_choice(s.text, accepted=last))
-                yield from (_Found(1.2 * self._weight(s.terms), s) for s in choices)
+            chosen = [
+                s for s in typed if len(s.text) < _CHOICE_MAX and _states(s, lexicon.ANSWERED)
+            ]
+            chosen += [s for s in chain(*turn.answers) if _states(s, lexicon.CHOSEN)]
+            yield from (_Found(self._weight(s.terms), s) for s in chosen)
 
     def results(self) -> list[str]:
         """Return the strongest sentences of answers, oldest first."""
@@ -289,7 +247,6 @@ class _Session:
                 lacks = ends and lexicon.LACK.search(s.text)  # what was so before the end
                 if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT and not lacks:
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
-                    worth *= 0.5 if lexicon.LABEL.match(s.text) else 1.0
                     worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
                     worth *= 1.2 if s.text[-1] in ".。" else 1.0
                     found.append(_Found(worth * self._as_result(s), s))
@@ -326,18 +283,6 @@ class _Session:
         later = (other for other in self._retractions if other.message > sentence.message)
         return any(len(sentence.terms & other.terms) > 1 for other in later)
 
-    def written(self, name: str) -> list[str]:
-        """Return the pull requests, issues and commits but for one that is the name."""
-        lines = []
-        for label in dict.fromkeys(_LABELS.values()):
-            of_kind = (t for kind, t in self.titles if _LABELS.get(kind) == label and t not in name)
-            every = [*{" ".join(title.split()[:2]): title for title in of_kind}.values()]
-            best = sorted(every, key=lambda title: -self._weight(topics(title)))[:_WRITTEN]
-            if best:
-                plural = "s" if len(best) > 1 else ""
-                lines.append(f"{label}{plural}: {'; '.join(t for t in every if t in best)}")
-        return lines
-
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
         last = self._turns[-1] if self._turns else _Turn([], [])
@@ -348,16 +293,8 @@ class _Session:
 
 
 def _title(text: str) -> str:
-    """Make a title of a written one: "feat(parser): add x" is "Parser: add x"."""
-    line = clean_line(text.partition("\\n")[0], 400)
-    match = lexicon.TYPE.match(line)
-    if match is None or not match["type"]:
-        return headline(line[match.end() if match else 0 :])
-    subject, scope = line[match.end() :], match["scope"] or ""
-    lead = ["fix"] if match["type"].lower() == "fix" else []
-    if any(map(str.isalpha, scope)) and not topics(scope) <= topics(subject):
-        lead.append(scope)
-    return headline(f"{' '.join(lead)}: {subject}" if lead else subject)
+    """Make a title of a written one: "feat(parser): add x" is "Add x"."""
+    return headline(lexicon.TYPE.sub("", clean_line(text.partition("\\n")[0], 400), count=1))
 
 
 def _picked(offer: str, reply: str) -> Iterator[str]:
@@ -367,16 +304,15 @@ def _picked(offer: str, reply: str) -> Iterator[str]:
         return
     for mark in re.findall(lexicon.MARK, reply) if re.match(lexicon.MARK, reply) else ():
         lines = re.findall(rf"^\W*(?:Option )?{mark}\W+(\w.*)", offer, re.MULTILINE)
-        yield from (clip(tidy(line.partition("|")[0]).rstrip("?"), _CHOICE_MAX) for line in lines[-1:])
+        for line in lines[-1:]:
+            yield clip(tidy(clean_line(line.partition("|")[0], 400)).rstrip("?"), _CHOICE_MAX)
 
 
-def _is_choice(text: str, *, accepted: bool) -> bool:
-    """Whether a sentence of the agent states a choice; `accepted`: the user then said yes."""
-    if accepted and lexicon.ADVICE.search(text):
-        return True
-    if text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text):
-        return False
-    return lexicon.CHOSEN.search(text) is not None
+def _states(sentence: _Sentence, cue: re.Pattern[str]) -> bool:
+    """Whether a sentence with a cue states a choice, and neither asks nor proposes one."""
+    text, subject = sentence.text, len(meaning(sentence.terms))
+    no_choice = text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text)
+    return bool(cue.search(text)) and subject > 2 and not no_choice  # noqa: PLR2004 - "do that"
 
 
 def _distinct(found: Iterable[_Found], most: int) -> list[_Found]:
@@ -423,7 +359,7 @@ def describe(facts: Facts) -> Metadata:
         for head, lines in sections.items()
         if lines
     ]
-    came_of_it = session.written(name)[:2]
+    came_of_it = [line for line in written if line.partition(": ")[2] not in name][:2]
     came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
@@ -441,14 +377,12 @@ def _spec(path: str) -> str:
 
 def _project(facts: Facts) -> str:
     """Return the directory that most of the work was in, "" if its name says nothing."""
-    paths = facts.files_modified or facts.files_read
-    tops, here = Counter[str](), _folders(f"{facts.cwd}/")[-1:]
-    if here and 2 * sum(facts.cwd in path for path in paths) >= len(paths):
-        tops.update(here * (1 + len(paths)))
+    here, tops = _folders(f"{facts.cwd}/")[-1:], Counter[str]()
+    paths = facts.files_modified or facts.files_read or (facts.cwd,)
     for path in paths:
-        tops.update(_folders(path)[:1])
-    top = max(tops, key=tops.__getitem__, default="")
-    return plain(clean_line(top, 40)) if 2 * tops[top] > len(paths) else ""
+        tops.update((facts.cwd in path and here) or _folders(path)[:1])
+    top, count = next(iter(tops.most_common(1)), ("", 0))
+    return plain(clean_line(top, 40)) if 2 * count > len(paths) else ""
 
 
 def _folders(path: str) -> list[str]:
