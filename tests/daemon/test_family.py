@@ -66,7 +66,6 @@ def test_excluded_sessions_are_not_members(catalog: TextIndex) -> None:
     assert outline(family(ask, "c")) == "b c0 d0"
     with pytest.raises(NotFoundError):
         family(ask, "b")
-<<<<<<< HEAD
 
 
 def test_a_large_family_is_limited_to_500_members(catalog: TextIndex) -> None:
@@ -85,5 +84,3 @@ def test_a_large_family_is_limited_to_500_members(catalog: TextIndex) -> None:
     found = family(ask, "t0650")
     assert (found["members"][-1]["sessionId"], found["more"]) == ("t0650", 200)
     assert found["missingParent"] == "t-001"
-=======
->>>>>>> lean-tests
