@@ -133,8 +133,9 @@ class _Session:
         """
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
-            named = (each for each in self._names() if any(map(str.isalpha, each[1])))
-            name = max(named, key=lambda each: each[0])[1]
+            best_first = sorted(self._names(), key=lambda each: -each[0])
+            names = (headline(text) for _, text in best_first)
+            name = next(name for name in names if any(map(str.isalpha, name)))
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
@@ -142,7 +143,7 @@ class _Session:
         return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
 
     def _names(self) -> Iterator[tuple[float, str]]:
-        """Yield possible names with their worth."""
+        """Yield texts for a name, of which `headline` makes one, with their worth."""
         parts = {label[0] for _, title in self.titles if (label := lexicon.PART.match(title))}
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
             if len(parts) > 1 and lexicon.PART.match(title):
@@ -156,9 +157,9 @@ class _Session:
                 worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
-                    yield worth * self._as_name(part), headline(part)
+                    yield worth * self._as_name(part), part
             for sentence in chain(*turn.answers[:_OPENING]):
-                yield 0.04 * self._as_result(sentence), headline(sentence.text)
+                yield 0.04 * self._as_result(sentence), sentence.text
         requests = (text[:400] for role, text in self._facts.messages if role == "user")
         if first_one := next(filter(topics, requests), ""):
             asked = clip(headline(clean_line(first_one, 400)), _ASKED_MAX).rstrip("…")
@@ -166,7 +167,7 @@ class _Session:
             strongest = sorted(self._weights.values())[-4:]
             named = f"{asked}: {', '.join(subjects)}" if subjects else asked
             yield 0.25 * sum(strongest) / 8, named
-        yield 0.01, headline(f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
+        yield 0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}"
 
     def _share(self, title: str) -> float:
         """Return 0.5 to 1: how much of the work was in turns that have two of the title's terms."""

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from indexerd.models.extractive import lexicon
 from indexerd.privacy.sanitize import clean_line, clean_text
@@ -111,10 +111,8 @@ def key_words(texts: Iterable[str]) -> list[str]:
     counts, written = Counter[str](), dict[str, str]()  # of texts with a word; a word as written
     for text in texts:
         found = dict[str, str]()
-        for token in _TOKEN.findall(text):
-            word = token.rstrip(".'’/-+").rpartition("/")[2].partition("'")[0].partition("’")[0]
-            fits = 2 < len(word) <= _WORD_MAX or not word.isascii() or word.isupper()  # noqa: PLR2004 - letters
-            if fits and word[:1].isalpha() and not _TICKET.fullmatch(token):
+        for token in dict.fromkeys(_TOKEN.findall(text)):
+            if word := _key_word(token):
                 found.setdefault(word.lower(), word)
         counts.update(found.keys())
         written |= found
@@ -126,6 +124,13 @@ def key_words(texts: Iterable[str]) -> list[str]:
         if len(forms) == _KEY_WORDS:
             break
     return [*forms.values()]
+
+
+@lru_cache(16_384)
+def _key_word(token: str) -> str:
+    word = token.rstrip(".'’/-+").rpartition("/")[2].partition("'")[0].partition("’")[0]
+    fits = 2 < len(word) <= _WORD_MAX or not word.isascii() or word.isupper()  # noqa: PLR2004 - letters
+    return word if fits and word[:1].isalpha() and not _TICKET.fullmatch(token) else ""
 
 
 def tickets(text: str) -> list[str]:
