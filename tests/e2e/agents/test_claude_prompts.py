@@ -121,9 +121,9 @@ def test_a_comment_in_code_is_not_a_plans_heading(world: World, home: Path, abov
 
 
 def test_a_plans_heading_is_cleaned(world: World, home: Path) -> None:
-    """S0.46: front matter is skipped, and closing `#` marks are removed."""
+    """S0.46: front matter, closing `#` marks and that it is a plan are left out."""
     session = ClaudeSession(home)
-    plan = f"---\n# tags\na: b\n---\n\n# {TITLE} ##\n\n```\n# no\n```\n"
+    plan = f"---\n# tags\na: b\n---\n\n# Plan: {TITLE} — Implementation Plan ##\n\n```\n# no\n```\n"
     planned(session, "/elsewhere/x.jsonl", plan, planContent=plan)
     assert [row["name"] for row in rows(world, [session])] == [TITLE]
 
