@@ -299,8 +299,11 @@ class _Session:
 
 
 def _title(text: str) -> str:
-    """Make a title of a written one: "feat(parser): add x" is "Add x"."""
-    return headline(lexicon.TYPE.sub("", clean_line(text.partition("\\n")[0], 400), count=1))
+    """Make a title of a written one: "feat(parser): add x" is "Parser: add x"."""
+    line = clean_line(text.partition("\\n")[0], 400)
+    found = lexicon.TYPE.match(line)
+    subject, scope = line[found.end() if found else 0 :], found[1] or "" if found else ""
+    return headline(subject if topics(scope) <= topics(subject) else f"{scope}: {subject}")
 
 
 def _picked(offer: str, reply: str) -> Iterator[str]:

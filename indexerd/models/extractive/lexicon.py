@@ -98,7 +98,7 @@ PASTED = re.compile(
 )  # no prose
 TYPE = re.compile(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
-    r"|initial(?: commit)?)(?:\([^)]{0,40}\))?!?:)?\s*",
+    r"|initial(?: commit)?)(?:\(([^)]{0,40})\))?!?:)?\s*",
     re.IGNORECASE,
 )
 PADDING = re.compile(  # before a request
