@@ -220,14 +220,16 @@ def test_indexerds_own_files_trigger_no_run(world: World) -> None:
 
 def test_a_slowly_rewritten_file_is_reset_once(world: World) -> None:
     """S1.11: the session stays listed meanwhile."""
-    session = world.session(turns=5)
+    session, other = world.session(turns=5), world.session(turns=1)
     with world.daemon():
         world.wait_meta(session.id)
         wait(world, session.id, newUserMessages=0)
         lines = session.path.read_bytes().splitlines(keepends=True)
         session.path.write_bytes(b"")
         for at, line in enumerate(lines):
-            let_pass(0.3 if at < 2 else 0)
+            if at < 2:  # the daemon has read so far once it has read what another session got later
+                other.turn()
+                wait(world, other.id, userMessageCount=2 + at)
             assert world.row(session.id)["userMessageCount"] in range(6)
             with session.path.open("ab") as file:
                 file.write(line)
