@@ -35,9 +35,8 @@ from indexerd.errors import (
     SessionUnreadableError,
     StateError,
 )
-from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
-from indexerd.indexing.prompt import index_prompt, retry_prompt
+from indexerd.indexing.prompt import index_prompt, retry_prompt, validate
 from indexerd.indexing.transcript import (
     LOCAL_CAPS,
     MESSAGE_MAX,
@@ -461,7 +460,7 @@ def _newest_first(
     for row in state.up(state.leaf):
         old = old or row == described
         role = _ROLES.get(state.kind(row))
-        line = lines.brief(row) if role else b""
+        line = lines.row(row) if role else b""
         if role and line and (text := own_words(read(line, state.id(row)).text)):
             text = _LIKE_HEADS.sub("> ", text[-MESSAGE_MAX:])
             yield Section(f"{role.capitalize()}: ", role, text, old)

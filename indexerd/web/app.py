@@ -196,8 +196,8 @@ class Sessions:
             session = open_session(library, stored["session"]["sessionId"])
             if session is None or row >= len(session.state):
                 return None
-            with session.reading_lines() as (_, line):
-                return next(iter(pictures_in(line(row))[number:]), None)
+            with session.lines as lines:
+                return next(iter(pictures_in(lines.row(row))[number:]), None)
 
         picture: Picture | None = await self._read(stored, find)
         data = picture.decode() if picture else b""

@@ -29,8 +29,7 @@ from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
 from indexerd.sessions.pictures import pictures_in
 from indexerd.sessions.state import SessionState, message_rows, rows_between
-from indexerd.sources.session_reader import BRIEF, OpenSession
-from indexerd.sources.tail import LINE_MAX
+from indexerd.sources.session_reader import LINE_READ_MAX, OpenSession
 from indexerd.times import iso
 from indexerd.web.markdown import to_text
 from indexerd.web.story import Cut, Image, Node, Room, Story, add_results, node_of, story_of
@@ -84,10 +83,10 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     room = Room(cut, next(fits, rooms[-1]), wish.redact, wish.whole)
     nodes = dict[int, Node]()
     pictures_of = _album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
-    with session.reading_lines() as (read, line):
+    with session.lines as lines, session.reading() as read:
         for row in rows:
             entry = read(row)
-            pictures = pictures_of(line(row)) if entry.images else ()
+            pictures = pictures_of(lines.row(row)) if entry.images else ()
             nodes[row] = node_of(state, row, entry, room, pictures)
         add_results(nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
@@ -123,12 +122,12 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
 
 
 def _too_long(state: SessionState, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Name the entries of which only a part was read."""
+    """Name the entries that were too long to be read."""
     found = ((state.id(row), state.lengths[row]) for row in rows)
     return [
-        {"entryId": entry_id, "field": "line", "length": length, "kept": BRIEF}
+        {"entryId": entry_id, "field": "line", "length": length, "kept": 0}
         for entry_id, length in found
-        if length > LINE_MAX
+        if length > LINE_READ_MAX
     ]
 
 

@@ -145,10 +145,10 @@ def plan_of(line: Fields) -> tuple[str, str]:
 def heading_of(plan: str) -> str:
     if front := _FRONT_MATTER.match(plan):
         plan = plan[front.end() :]
-    match = _HEADING.search(_CODE.split(plan, 1)[0])
-    heading = match[1].rstrip() if match else ""
+    heading = match[1].rstrip() if (match := _HEADING.search(_CODE.split(plan, 1)[0])) else ""
     bare = heading.rstrip("#")  # closing marks do not belong to a heading
-    return bare.rstrip() if bare.endswith((" ", "\t")) else heading
+    heading = bare.rstrip() if bare.endswith((" ", "\t")) else heading
+    return heading.removeprefix("Plan: ").removesuffix(" — Implementation Plan")
 
 
 def _is_plan(line: Fields, text: str) -> bool:

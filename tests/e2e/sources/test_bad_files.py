@@ -186,7 +186,7 @@ def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
         session.turn("Where does the gondola hang?")
         wait(world, session.id, userMessageCount=5)
         until(lambda: hit_by(world, "gondola"), "its words")
-        assert bool(hit_by(world, "zeppelin")) is (size < 64_000_000)
+        assert bool(hit_by(world, "zeppelin")) is (size < 16_000_000)
         done = world.call("index", ref=session.id, force=True, wait=True)
         assert done["status"] == "indexed"
         assert peak(process.pid) - before < 64
