@@ -330,17 +330,11 @@ class TextIndex:
     def is_there(self) -> bool:
         return self._index is not None
 
-    def _stored(self, query: Query, most: int | None = None, **order: Any) -> Iterator[Document]:
+    def _stored(self, query: Query, most: int | None = None) -> Iterator[Document]:
         searcher = self._opened().searcher()
         limit = most or max(1, searcher.num_docs)
-        for _, at in searcher.search(query, limit, count=False, **order).hits:
+        for _, at in searcher.search(query, limit, count=False).hits:
             yield searcher.doc(at)
-
-    def messages(self, session_id: str, most: int | None = None) -> list[Message]:
-        """Return a session's first messages."""
-        order = {"order_by_field": "row", "order": tantivy.Order.Asc}
-        with self._guard():
-            return [*map(message_in, self._stored(_of(session_id, "message"), most, **order))]
 
 
 def _verify(directory: Path) -> None:

@@ -54,9 +54,8 @@ Stored = Mapping[str, Any]  # the answer of `get`
 class Wish:
     """Options of a document."""
 
-    for_people: bool = True  # only visible characters; False: all of them, for a program
     redact: Redactor | None = None
-    whole: bool = False  # with all arguments of calls, and texts as long as can be
+    whole: bool = False  # for a program: all characters and arguments, texts as long as can be
     pictures: bool = False  # with the pictures' data, unless secrets are removed
     leaf: str | None = None
     newest: int = sys.maxsize  # entries; what is shown begins at a multiple of STRIDE
@@ -150,7 +149,7 @@ def _album(left: int) -> Callable[[bytes], list[Image]]:
 def without_entries(stored: Stored, wish: Wish) -> Document:
     """Make the document of a session whose entries cannot be read."""
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
-    if wish.for_people:
+    if not wish.whole:
         row = for_people(row)
         texts = {key: row[key] for key in ("name", "description") if row.get(key)}
         row = row | {key: to_text(text, len(text)) or text for key, text in texts.items()}
@@ -193,7 +192,7 @@ def _cutter(wish: Wish) -> Cut:
             seen = wish.redact(seen).text
             if len(text) > limit + MARGIN:
                 seen = seen[:-MARGIN]
-        if wish.for_people and not seen.replace("\n", "").isprintable():
+        if not wish.whole and not seen.replace("\n", "").isprintable():
             seen = bare(seen).replace("\r\n", "\n")
         return seen[:limit]
 

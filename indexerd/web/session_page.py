@@ -39,14 +39,8 @@ def wish_for(
     form: str, *, redact: Redactor | None = None, leaf: str | None = None, newest: int = sys.maxsize
 ) -> Wish:
     """Make the options of an export."""
-    return Wish(
-        for_people=form != "json",
-        redact=redact,
-        whole=form == "json",
-        pictures=form != "md",
-        leaf=leaf,
-        newest=newest,
-    )
+    whole, pictures = form == "json", form != "md"
+    return Wish(redact=redact, whole=whole, pictures=pictures, leaf=leaf, newest=newest)
 
 
 def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str, str]:
