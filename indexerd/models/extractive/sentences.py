@@ -41,11 +41,14 @@ _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,3
 _SHELL = re.compile(
     r"^[ \t]*(?:\(\w{1,40}\) )?[\w.-]{1,40}@[\w.-]{1,60}:.*(?:\n.*\S.*){0,400}", re.MULTILINE
 )
+OF_CLIENT = re.compile(  # in place of an answer
+    r"API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
+    r"|No response requested"
+)
 _NOISE = re.compile(  # logs, lines of a pasted chat, messages of the client
     r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\("
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
-    r"|API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
-    r"|No response requested"
+    rf"|{OF_CLIENT.pattern}"
 )
 _LONG = re.compile(r"\S{20,}")
 _SIGN = re.compile(r"[^\w ]|[\d_]")
