@@ -35,9 +35,8 @@ from indexerd.errors import (
     SessionUnreadableError,
     StateError,
 )
-from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
-from indexerd.indexing.prompt import index_prompt, retry_prompt
+from indexerd.indexing.prompt import index_prompt, retry_prompt, validate
 from indexerd.indexing.transcript import (
     LOCAL_CAPS,
     MESSAGE_MAX,

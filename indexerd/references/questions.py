@@ -25,8 +25,7 @@ from pydantic.alias_generators import to_camel
 from indexerd import errors
 from indexerd.entries import Kind, Prompt, Question
 from indexerd.indexing import transcript
-from indexerd.indexing.check import json_of, reason_of
-from indexerd.indexing.prompt import retry_prompt
+from indexerd.indexing.prompt import json_of, reason_of, retry_prompt
 from indexerd.indexing.transcript import LOCAL_CAPS, MESSAGE_MAX, Caps, size_of, text_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from indexerd.entries import Facts, Prompt, Stretch
 from indexerd.errors import DeadlineError
-from indexerd.indexing.check import validate
+from indexerd.indexing.prompt import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import Extractive
 from indexerd.models.extractive.describe import describe
