@@ -25,7 +25,7 @@ test-browser: $(VENV)/.dev  ## tests of the pages in Chromium, if it is installe
 	$(BIN)/python -m pytest -q -n 2 -m browser -rs tests/browser
 
 meaning: $(VENV)/.dev  ## how well names, summaries and search do, beside plain baselines
-	$(BIN)/python -m tests.meaning
+	$(BIN)/python -m bench.meaning
 
 check: $(VENV)/.dev  ## linters, types, layers
 	$(BIN)/ruff check .

@@ -124,6 +124,7 @@ class Digest(Section):
     preserve_recent: Annotated[int, Field(ge=0, le=10_000)] = 10
     preserve_system: bool = True
     model: Annotated[str, Field(pattern=rf"^({_MODEL})?$")] = ""
+    exclude: list[Glob] = Field(default_factory=list, max_length=1000)
     token_trigger: bool = False
     context_window: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     reserve_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 16_384

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-from tests.short_directory import short_directory
 
 # bench/ measures timings. Tests never assert them, so a busy machine fails no test.
 settings.register_profile("indexerd", deadline=None, max_examples=50)
@@ -23,5 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
+    """A private directory whose name is short enough for a socket in it."""
+    path = Path(tempfile.mkdtemp(prefix="ix", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

@@ -10,46 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.disk import append_line, append_rotating, hold, holds, write_atomically
-from indexerd.errors import AccessError, AlreadyRunningError
-
-HOLDER = """
-import sys, pathlib, time
-from indexerd.disk import hold
-lock = hold(pathlib.Path(sys.argv[1]))
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
-def test_a_second_process_is_refused_with_the_holder_named(tmp_path: Path) -> None:
-    """S0.41: the error has the pid and code 75; kill -9 releases the lock at once."""
-    path = tmp_path / "a/b/lock"
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(AlreadyRunningError, match=f"pid {process.pid},") as told:
-            hold(path)
-    finally:
-        process.kill()
-        process.communicate()
-    assert told.value.exit_code == 75
-    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    lock = hold(path)
-    assert holds(path, lock)
-    path.unlink()
-    path.touch()
-    assert not holds(path, lock)  # a second daemon could lock the new file of that name
-    os.close(lock)
-    os.close(hold(path))
-
-
-def test_a_path_that_cannot_be_locked_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    path.mkdir()
-    with pytest.raises(AccessError, match=str(path)):
-        hold(path)
+from indexerd.disk import append_line, append_rotating, write_atomically
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 
+from indexerd.amounts import count
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, project, safe
 from indexerd.errors import IndexerdError
@@ -207,7 +208,7 @@ class _Picker:
         texts = [row.get("description"), meta.get("summary") or row.get("firstUserMessage")]
         facts = [
             safe(row["cwd"]),
-            render.count(row["userMessageCount"], "prompt"),
+            count(row["userMessageCount"], "prompt"),
             *row.get("models", ()),
         ]
         lines.append((_DIM, safe(" · ".join(facts)) + "\n\n"))

@@ -23,7 +23,7 @@ from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import best_sessions, search
-from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
+from indexerd.sessions.family import Link, by_age, depth_first, kept, member
 
 MEMBERS_MAX = 500  # sessions of a family
 PROJECTS_MAX = 500  # in one answer
@@ -173,14 +173,12 @@ class Answers:
             below = below | level
         places = depth_first(roots, below.values())
         shown = kept(places, own, MEMBERS_MAX)
-        rows = self._store.get_many(key for p in shown for key in (p.session_id, p.parent))
+        rows = self._store.get_many(place.session_id for place in shown)
         members = []
-        for session_id, depth, parent in shown:
+        for session_id, depth, _ in shown:
             if session_id in rows:  # it may have been purged meanwhile
-                on = self._texts.carries_on(parent, session_id) if parent else None
-                named = bool(missing) or depth > 0
-                how = relation(rows[session_id], rows.get(parent), named=named, carries_on=on)
-                members.append(member(rows[session_id], depth, how))
+                child = bool(missing) or depth > 0
+                members.append(member(rows[session_id], depth, child=child))
         answer: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
         return answer | ({"missingParent": missing} if missing else {})
 

@@ -35,7 +35,7 @@ from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
-from indexerd.disk import hold, holds
+from indexerd.disk import hold, holds, remove
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import LOG
@@ -45,6 +45,7 @@ from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.paths import Places
+from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
@@ -79,6 +80,11 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
+        # Caches of earlier versions contain texts that a purge would miss.
+        for name in ("ledger.sqlite*", "catalog.sqlite*"):
+            for path in places.state_dir.glob(name):
+                remove(path)
+                bus.log("cache.replaced", {"path": str(path)})
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)
@@ -144,6 +150,7 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
+            excluded=lambda: at_home(self._settings().digest.exclude, self._home),
             writer=writer,
             injected=injected,
             on_history=sidecars.opened,

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.meta.cache import MetaStat
 from indexerd.paths import is_session_id
@@ -34,6 +36,7 @@ TREES_MAX = 400_000  # rows of all trees in memory
 TREE_ROWS = 400  # added to each tree's rows, so that there are at most a thousand trees
 LARGE, LARGE_SECONDS = 50_000, 30.0  # a tree of more rows is dropped when unused for so long
 FILE_BYTES = 64 * 1024  # the cost of opening a file, in bytes read
+SETTLE_SECONDS = 0.02  # between the two checks after which a missing file counts as gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,7 @@ class SessionFile:
         if not asleep and (restart or self.unnoted is Verdict.SAME):
             self.unnoted = read.verdict
         pieces, state = iter(read.lines), self.state
-        blank = state is None or not (state.header or state.seen or state.bad_lines)
-        if state is None or restart or read.whole or blank:
+        if restart or read.whole or state is None or _is_blank(state):
             first = next(pieces, None)
             line = first.data.partition(b"\n")[0] if isinstance(first, Block) else b""
             state = forks.begin(self.agent, self.path, line)
@@ -112,6 +114,11 @@ class SessionFile:
         take_in(self.agent, state, pieces)
         self.state, self.cursor, self.underway = state, tail.cursor, read.more
         return read
+
+
+def _is_blank(state: SessionState) -> bool:
+    """Whether a file has no header yet, as while pi migrates it; then its session is kept."""
+    return state.header is None and not (state.foreign or state.bad_lines or state.seen)
 
 
 def _rank(path: str, info: SessionInfo, root: SessionRoot) -> tuple[object, ...]:
@@ -183,6 +190,7 @@ class Files:
         self._trees: dict[str, int] = {}  # rows by path, least recently used first
         self._rows = 0  # of all trees
         self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
+        self._missing: set[str] = set()  # files that were gone when looked at once
         self.roots: list[SessionRoot] = []
         self.owners = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
@@ -310,7 +318,7 @@ class Files:
 
     @property
     def busy(self) -> bool:
-        return bool(self.queue or self.changed)
+        return bool(self.queue or self._missing or self.changed)
 
     def hint(self, paths: Iterable[str]) -> None:
         """Queue paths, those read most recently last, so that busy files do not delay others."""
@@ -320,6 +328,9 @@ class Files:
 
     def read_some(self, most: int, sessions: int) -> None:
         """Read about `most` bytes of queued files, or until `sessions` more sessions changed."""
+        if self._missing and not self.queue:
+            time.sleep(SETTLE_SECONDS)
+            self.queue |= dict.fromkeys(self._missing)
         size, enough = 0, len(self.changed) + sessions
         while self.queue and size < most and len(self.changed) < enough:
             path = next(iter(self.queue))
@@ -330,8 +341,12 @@ class Files:
                 self.queue[path] = None
 
     def refresh(self, path: str) -> Read:
-        """Read some new lines of a file; forget it if it is gone."""
-        root, file = self.root_of(path), self._files.get(path)
+        """Read some new lines of a file.
+
+        A missing file is forgotten only at the second check: it may be being moved or rewritten.
+        """
+        root, file, was_missing = self.root_of(path), self._files.get(path), path in self._missing
+        self._missing.discard(path)
         if root is None:
             self.vanish(path)
             return Read(Verdict.SAME)
@@ -344,7 +359,13 @@ class Files:
             if not (file.excluded or (file.aside and file.aside == look(path))):
                 return self._refresh(file)
         except FileNotFoundError:
-            self.vanish(path)
+            if was_missing or file.info is None:
+                self.vanish(path)
+            else:
+                self._missing.add(path)
+                agent, name = file.agent, path.rpartition("/")[2]
+                archives = [s.sessions for s in self.roots if s.archive and s.agent == agent]
+                self.queue |= {f"{directory}/{name}": None for directory in archives}
         except IndexerdError as bad:
             file.problem = str(bad)
         except Exception as bug:  # noqa: BLE001 - one file must not end the daemon
@@ -434,11 +455,13 @@ class Files:
         file.unnoted = Verdict.SAME
         if state is None:
             return
+        if _is_blank(state):  # emptied for a rewrite: announced once it has contents again
+            file.unnoted, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             self._hide(file)
             return
-        info = file.info = self._make_info(file, state)
+        info = file.info = self._make_info(file, state, old)
         self.unstored[file.path] = None
         if old is not None and (info is None or info.session_id != old.session_id):
             self._disown(file, old)
@@ -446,12 +469,17 @@ class Files:
         if info is not None and info != old:
             self._claim(file, info, verdict, old)
 
-    def _make_info(self, file: SessionFile, state: SessionState) -> SessionInfo | None:
+    def _make_info(
+        self, file: SessionFile, state: SessionState, old: SessionInfo | None
+    ) -> SessionInfo | None:
         """Compute a session's info; None if the file is no session (`problem` may say why)."""
         root, header, cursor = self.root_of(file.path), state.header, file.cursor
         file.problem = ""
         if header is None:
-            return None
+            if old is None or not _is_blank(state):
+                return None
+            since = self._since(old.session_id)
+            return msgspec.structs.replace(old, path=file.path, since=since, new_users=0)
         if not is_session_id(header.session_id):
             file.problem = "its session id is invalid"
             return None

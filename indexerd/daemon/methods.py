@@ -300,6 +300,7 @@ class LocalBackend:
             summarizers=lambda: [Extractive()],
             budget=Budget(self._places.budget, lambda: self.settings, time.time, bus.log),
             events=bus,
+            excluded=lambda: self.settings.digest.exclude,
             writer=MetaWriter(),
         )
 

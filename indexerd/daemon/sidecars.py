@@ -7,7 +7,7 @@ at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
 from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id
-from indexerd.privacy.redact import for_people
+from indexerd.privacy.redact import for_people, quotable
 from indexerd.protocol import params
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.times import iso
@@ -51,12 +51,16 @@ class Sidecars:
         row = await self._row_soon(args)
         wanted = params.ContextSet(set_name=args.set_name, items=args.items, mode=args.mode)
         edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))
+        warnings = [*edited.warnings]
+        if args.set_name.strip(" ") == "files":
+            lost = await asyncio.to_thread(_missing, row["cwd"], args.items or [])
+            warnings += [f"no such file: {quotable(item)}" for item in lost]
         return {
             "sessionId": row["sessionId"],
             "text": edited.text,
             "contextChanged": bool(edited.names),
             "setName": args.set_name.strip(" "),
-            "warnings": [*edited.warnings],
+            "warnings": warnings,
         }
 
     async def update(self, args: params.Update) -> Row:
@@ -137,3 +141,8 @@ def _exists(cwd: str, item: str) -> bool:
         return path.exists() or not path.is_absolute()
     except (OSError, RuntimeError):
         return True
+
+
+def _missing(cwd: str, items: Iterable[str]) -> list[str]:
+    """List the relative paths that lead nowhere from the session's directory."""
+    return [item for item in items if absolute(cwd, item) != item and not _exists(cwd, item)]

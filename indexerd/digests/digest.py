@@ -27,6 +27,7 @@ from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.indexing.transcript import Section
 from indexerd.models.extractive.sentences import decisions, key_words
+from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text, escape_path
 from indexerd.protocol import params
@@ -168,10 +169,13 @@ class Digests:
 
         An IndexerdError means that nothing has changed.
         """
-        services = self.services
+        services, off = self.services, ""
         row, settings = services.rows.by_id(session_id), services.settings()
+        if not settings.digest.enabled:
+            off = "digests are off: [digest] enabled"
+        elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
+            off = "digests are off for this session: [digest] exclude"
         answer: dict[str, Any] = {"sessionId": session_id, "segment": None}
-        off = "" if settings.digest.enabled else "digests are off: [digest] enabled"
         if off and not manual:
             return answer | {"reason": off}
         async with self._locks[session_id]:

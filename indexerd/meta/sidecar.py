@@ -49,6 +49,7 @@ _ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|
 _SAID = lazy_pattern(  # a role followed by such a word is also refused: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
 )
+_PORT = lazy_pattern(r"(?<!\d)[1-9]\d{0,4}(?!\d)")
 _ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -120,6 +121,8 @@ def apply(
     for place, item in enumerate(items, 1):
         if done == "Set" or item not in old:
             warnings += secret_warnings(item, f"item {place} of {name}")
+            if name == "ports" and not _PORT.search(item):
+                warnings.append(f"not a port: {quotable(item)}")
     new = {key: kept for key, kept in {**current, name: items}.items() if kept}
     count = sum(map(len, new.values()))
     if TOTAL_MAX < count > sum(map(len, current.values())):

@@ -3,9 +3,9 @@
 On Linux the event loop itself reads inotify; on macOS watchdog's Observer reads FSEvents. With
 `mode = "poll"`, on other systems, and if the system refuses, the periodic scan finds all changes.
 
-The scan adds each directory before it lists it, and finds a root that did not exist. watchdog's
-Observer is not used on Linux, because it hides that there were not enough watches for a
-subdirectory.
+The scan adds each directory before it lists it. If a root is missing, the nearest directory above
+it is watched for the name that leads there. watchdog's Observer is not used on Linux, because it
+hides that there were not enough watches for a subdirectory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIMITS = {
     errno.EMFILE: ("watch_instances", "fs.inotify.max_user_instances", 512),
 }
 _MEANWHILE = "nothing is lost: the periodic scan finds changes"
-_NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
 _BUFFER = 1 << 16  # bytes of events read at a time
 
 if sys.platform == "linux":
@@ -39,9 +39,9 @@ if sys.platform == "linux":
     from watchdog.observers.inotify_c import inotify_add_watch, inotify_init
 
     _NEW = In.IN_CREATE | In.IN_MOVED_TO
-    _GONE = In.IN_DELETE | In.IN_MOVED_FROM
+    _ARRIVALS = _NEW | In.IN_MOVE_SELF
     # IN_ATTRIB: a chmod may make a file readable. Reading a file causes none of these.
-    _EVENTS = _NEW | _GONE | In.IN_MODIFY | In.IN_ATTRIB
+    _EVENTS = _ARRIVALS | In.IN_MODIFY | In.IN_ATTRIB | In.IN_DELETE | In.IN_MOVED_FROM
     _OPTIONS = In.IN_ONLYDIR | In.IN_DONT_FOLLOW | In.IN_EXCL_UNLINK
 
 
@@ -68,6 +68,8 @@ class Watch:
         self._observer: Any = None  # of FSEvents
         self._watched: dict[int, str] = {}  # directories by watch descriptor
         self._trees: tuple[str, ...] = ()
+        self._vital: set[str] = set()  # directories whose removal requires a scan
+        self._awaited: set[str] = set()  # paths that lead to a missing root
         self._missing: tuple[str, ...] = ()
         self._paths: set[str] = set()
         self._rescan = False
@@ -92,22 +94,34 @@ class Watch:
             self._observer.start()
 
     def arm(self, trees: Sequence[str], flat: Sequence[str]) -> None:
-        """Watch the directories in `flat`; those below `trees` are added by the scan."""
+        """Watch the directories in `flat`, and wait for all directories that are missing."""
         every = dict.fromkeys((*trees, *flat))
         self._missing = tuple(path for path in every if not os.path.isdir(path))  # noqa: PTH112 - text
-        self._trees = tuple(trees)
+        self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
+        for path in self._missing:
+            while not os.path.isdir(above := os.path.dirname(path)):  # noqa: PTH112, PTH120 - text
+                path = above  # noqa: PLW2901 - one step up
+            self._awaited.add(path)
+            self._vital.add(above)
+            if sys.platform == "linux":
+                self._add(above, _ARRIVALS)
         for path in flat:
-            self.add(path)
+            if path not in self._missing:
+                self.add(path)
         if self._observer:
             for path in every.keys() - {*self._missing}:
                 self._observer.schedule(self, path, recursive=path in trees)
 
     def add(self, path: str) -> None:
+        if sys.platform == "linux":
+            self._add(path, _EVENTS)
+
+    def _add(self, path: str, events: int) -> None:
         if self._fd >= 0:
-            number = inotify_add_watch(self._fd, os.fsencode(path), _EVENTS | _OPTIONS)
+            number = inotify_add_watch(self._fd, os.fsencode(path), events | _OPTIONS)
             if number >= 0:
                 self._watched[number] = path  # a watch follows a renamed directory
-            elif ctypes.get_errno() not in _NO_DIRECTORY:
+            elif ctypes.get_errno() not in _GONE:
                 self._refused.add(ctypes.get_errno())
 
     def settle(self) -> Health:
@@ -156,13 +170,17 @@ class Watch:
         if mask & In.IN_Q_OVERFLOW:
             self._overflows += 1
             self._rescan = True
-        elif mask & In.IN_IGNORED:
-            self._watched.pop(number, None)
+        elif mask & (In.IN_IGNORED | In.IN_MOVE_SELF):
+            self._rescan |= directory in self._vital
+            if mask & In.IN_IGNORED:
+                self._watched.pop(number, None)
+        elif path in self._awaited:
+            self._rescan = True
         elif not mask & In.IN_ISDIR:
             self._hint(path)
             self._rescan |= bool(mask & _NEW) and name.endswith(".db")  # opencode's new database
         elif enters(name) and any(within(directory, tree) for tree in self._trees):
-            self._rescan |= bool(mask & _GONE)
+            self._rescan |= bool(mask & In.IN_MOVED_FROM)
             if mask & _NEW:
                 for inner in scan([path], SUFFIXES, self.add).files:
                     self._hint(inner)

@@ -5,8 +5,13 @@ writes; any thread reads what was last committed. A command that runs without a 
 `readonly`; if the file cannot be read, it gets an empty store with a `problem`.
 
 A full disk, a lock or a missing permission raises an error and loses nothing. Damage means that
-SQLite reports corruption, or that a value does not decode: when the store is next closed or opened,
-the file is deleted and a new one is made.
+SQLite reports corruption, that a value does not decode, or that something else changed the file:
+when the store is next closed or opened, the file is set aside and a new one is made.
+
+SQLite does not notice a flipped byte within a value. So only this class checkpoints the log, and
+writes a checksum of the whole file to `<name>.sum`. Until the next checkpoint only the log changes,
+whose frames have their own checksums: so the sum is valid even after a crash, and every access
+compares the file's size and time.
 """
 
 from __future__ import annotations
@@ -14,9 +19,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import sqlite3
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -35,12 +42,14 @@ from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
 VERSION = 9
+_ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
-_LOG_PAGES = 16_000  # of the log before a checkpoint, for which appends wait
+_LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
+_USE = "day, model, prompts, input, output, cache_read, cache_write, cost"
 _GIVEN = "SELECT value FROM json_each(?)"
 _ORDERS = {  # of a page; times and costs that are unknown come last
     "recent": "modified",
@@ -133,6 +142,12 @@ class StateStore:
         self.damaged = False
         self.problem: str | None = None  # why a store opened `readonly` is empty
         self._path, self._report = path, report
+        self._sum, self._log = _beside(path, ".sum"), _beside(path, "-wal")
+        self._log_max = _LOG_MAX
+        # For the checksum. Closing any descriptor of a file drops all locks that this process has
+        # on it, so it is opened before SQLite's and closed after them.
+        self._fd = -1
+        self._stamped: tuple[int, ...] | None = None  # stamp of the file; None while it may change
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread with an open transaction
         self._idle: list[sqlite3.Connection] = []  # readers
@@ -143,39 +158,61 @@ class StateStore:
         try:
             self._writer = self._open()
         except DamagedError as bad:
-            self._delete()
+            _set_aside(path)
             self._writer = self._open()
             report(str(bad))
+        if not self._stamped:  # a new file
+            self._checkpoint()
 
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
-        if not all(file.is_file() for file in self._files()):
+        if not all(file.is_file() for file in self._path.parent.glob(f"{self._path.name}*")):
             raise DamagedError("the store is damaged: something else is in its place")
         try:
             # SQLite gives the log the same mode.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._verify()
             db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
             db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+            db.execute("PRAGMA wal_autocheckpoint = 0")  # see the module's docstring
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA secure_delete = ON")
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             _check(db)
-            _check_integrity(db)
+            self._stamped = self._stamp() if self._sum.exists() else None
         except (sqlite3.Error, OSError, DamagedError) as bad:
             if db is not None:
                 db.close()
+            self._close_file()
             raise _state_error(bad) from bad
         return db
 
-    def _files(self) -> Iterator[Path]:
-        return self._path.parent.glob(f"{self._path.name}*")
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
-    def _delete(self) -> None:
-        for file in self._files():
-            remove(file)
+    def _verify(self) -> None:
+        known = self._sum.read_bytes() if self._sum.exists() else b"00000000"  # of an empty file
+        if known != self._checksum():
+            raise DamagedError("the store is damaged: it does not match its checksum")
+
+    def _check_stamp(self) -> None:
+        known = self._stamped  # a checkpoint changes the file: it replaces this before and after
+        if known and known != self._stamp() and known is self._stamped:
+            raise DamagedError("the store is damaged: something else changed it")
+
+    def _stamp(self) -> tuple[int, ...]:
+        status = os.fstat(self._fd)
+        return status.st_size, status.st_mtime_ns, status.st_nlink
+
+    def _checksum(self) -> bytes:
+        total = at = 0
+        while chunk := os.pread(self._fd, 2**20, at):
+            total, at = zlib.crc32(chunk, total), at + len(chunk)
+        return b"%08x" % total
 
     def _open_readonly(self) -> sqlite3.Connection:
         try:
@@ -198,22 +235,37 @@ class StateStore:
         return db
 
     def close(self) -> None:
-        """Close the file; delete it if it is damaged."""
+        """Close the file; set it aside if it is damaged."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
         if self._writer is not None:
+            with suppress(StateError):
+                self._checkpoint()
             self._writer.close()
             self._writer = None
             if self.damaged:
                 with suppress(OSError):
-                    self._delete()
+                    _set_aside(self._path)
+        self._close_file()
 
     def fold(self) -> None:
-        """Checkpoint the log, so that deleted data is no longer in it."""
-        if self._writer is not None:
-            with self._guarded():
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Checkpoint the log and delete a store set aside, so that deleted data is in neither."""
+        shutil.rmtree(self._path.with_name(_ASIDE), ignore_errors=True)
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        if self._writer is None or self.damaged:
+            return
+        with self._guarded():
+            if self._stamped:  # not for a new file, or after a failed checkpoint
+                self._verify()
+            self._stamped = None
+            self._sum.unlink(missing_ok=True)
+            busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                self._sum.write_bytes(self._checksum())
+                self._stamped = self._stamp()
 
     def _read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         """Call `ask` with a connection, in any thread; the writer's thread sees its own changes."""
@@ -238,6 +290,7 @@ class StateStore:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
+            self._check_stamp()
             yield
         except (sqlite3.Error, OSError, ValueError, DamagedError) as bad:
             error = _state_error(bad)
@@ -266,6 +319,10 @@ class StateStore:
             if db.in_transaction:
                 with suppress(sqlite3.Error):  # keep the first error
                     db.execute("ROLLBACK")
+        with suppress(StateError, OSError):  # the changes are safe in the log
+            if self._log.stat().st_size > self._log_max:
+                self._checkpoint()
+                self._log_max = self._log.stat().st_size + _LOG_MAX
 
     def _run(self, sql: str, *values: Any) -> int:
         """Execute one statement in a transaction; return how many rows it changed."""
@@ -407,17 +464,24 @@ class StateStore:
         return self._read(lambda db: db.execute(sql, values).fetchall())
 
     def put_usage(self, session_id: str, usage: SessionUsage) -> None:
-        """Replace a session's use by day and model, and its context."""
+        """Write the changes of a session's use by day and model, and its context."""
+        new = {
+            (use.day, use.model, *(min(n, _COUNT_MAX) for n in counts), use.cost_usd)
+            for use in usage.uses
+            for counts in ((use.prompts, *use.tokens),)
+        }
+        sql = f"SELECT {_USE} FROM usage WHERE id = ?"  # noqa: S608 - ours
         names = "context = ?, context_window = ?, provider = ?, model = ?"
         last = usage.context, usage.window, usage.provider, usage.model
         with self.batch():
             self._run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
-            self._run("DELETE FROM usage WHERE id = ?", session_id)
-            for use in usage.uses:
-                counts = (min(count, _COUNT_MAX) for count in (use.prompts, *use.tokens))
-                values = session_id, use.day, use.model, *counts, use.cost_usd
-                marks = ", ".join("?" * len(values))
-                self._run(f"INSERT INTO usage VALUES ({marks})", *values)  # noqa: S608 - ours
+            old = set(self.select(sql, session_id))
+            for day, model, *_ in old - new:
+                key = session_id, day, model
+                self._run("DELETE FROM usage WHERE id = ? AND day = ? AND model = ?", *key)
+            for values in new - old:
+                marks = ", ".join("?" * (1 + len(values)))
+                self._run(f"INSERT INTO usage VALUES ({marks})", session_id, *values)  # noqa: S608 - ours
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Write rows with their names and text hashes; return the sessions whose texts changed."""
@@ -512,9 +576,17 @@ def _check(db: sqlite3.Connection) -> None:
         raise DamagedError(f"the store has version {version}, not {VERSION}")
 
 
-def _check_integrity(db: sqlite3.Connection) -> None:
-    if db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-        raise DamagedError("the store is damaged: SQLite's check fails")
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _set_aside(path: Path) -> None:
+    """Move a store's files, or anything else in their place, into a directory next to them."""
+    aside = path.with_name(_ASIDE)
+    remove(aside)
+    aside.mkdir(mode=0o700)
+    for file in path.parent.glob(f"{path.name}*"):
+        file.replace(aside / file.name)
 
 
 def _opened(cursor: str) -> tuple[int, float, str]:
@@ -570,7 +642,7 @@ def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
-    """Write one row; return whether its texts changed."""
+    """Write the changes of one row; return whether its texts changed."""
     *aliases, name, cwd, file, parent = (
         replace_surrogates(str(value or ""))
         for value in (
@@ -598,17 +670,24 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "duration": row.get("durationMs"),
         "cost": row.get("costUsd"),
     }
-    sql = "SELECT text_hash FROM session WHERE id = ?"
-    old = db.execute(sql, (names.session_id,)).fetchone()
-    columns, marks = ", ".join(values), ", ".join("?" * len(values))
-    updates = ", ".join(f"{key} = excluded.{key}" for key in values)
-    sql = (
-        f"INSERT INTO session ({columns}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET {updates}"  # noqa: S608 - ours
-    )
-    db.execute(sql, [*values.values()])
     whole = json.dumps(row, separators=(",", ":"))
-    db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (names.session_id, whole))
-    return bool(old != (texts,))
+    sql = f"SELECT row, {', '.join(values)} FROM session JOIN record USING (id) WHERE id = ?"  # noqa: S608 - ours
+    old = db.execute(sql, (names.session_id,)).fetchone()
+    if old is None:
+        marks = ", ".join("?" * len(values))
+        sql = f"INSERT INTO session ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - ours
+        db.execute(sql, [*values.values()])
+        db.execute("INSERT INTO record VALUES (?, ?)", (names.session_id, whole))
+        return True
+    known = dict(zip(values, old[1:], strict=True))
+    changed = {key: value for key, value in values.items() if known[key] != value}
+    if changed:  # only these, so that other indexes are not written
+        columns = ", ".join(f"{key} = ?" for key in changed)
+        sql = f"UPDATE session SET {columns} WHERE id = ?"  # noqa: S608 - ours
+        db.execute(sql, (*changed.values(), names.session_id))
+    if old[0] != whole:
+        db.execute("UPDATE record SET row = ? WHERE id = ?", (whole, names.session_id))
+    return "text_hash" in changed
 
 
 def hashed(*texts: str) -> bytes:

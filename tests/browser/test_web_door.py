@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import httpx2
 import pytest
 
-from indexerd.web.auth import open_page
 from tests.browser.served import Placed, Served
 from tests.browser.tabs import Tabs
 
@@ -127,15 +125,6 @@ def test_rendering_is_bounded_and_for_its_own_pages(home: Served, session: Place
         assert ask(home, "GET", f"/s/{session.id}/image/{path}").status_code == 404
 
 
-def test_a_token_works_once(home: Served) -> None:
-    """A used link and an invented one are refused."""
-    token = home.running.link.partition("token=")[2]
-    for tried in (token, "", "AAAA", token[:-2] + "AA"):
-        answer = ask(home, "GET", f"/?token={tried}", known=False)
-        assert answer.status_code == 403
-        assert "set-cookie" not in answer.headers
-
-
 def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
     """Pages, data, assets, refusals and errors have it, and private data is not cached."""
     for path, known in (
@@ -159,25 +148,6 @@ def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
 
 
 # -- in a browser --------------------------------------------------------------------------------
-
-
-def link(home: Served) -> str:
-    """A new link to the running view."""
-    words: list[str] = home.world.run("web", "--no-open").split()
-    return next(word for word in words if word.startswith("http://"))
-
-
-def test_the_page_in_the_state_directory_opens_the_view(
-    home: Served, session: Placed, tabs: Tabs
-) -> None:
-    """The page leads to the view and is then removed."""
-    path = open_page(home.world.state, link(home))
-    tabs.forgive(re.escape(path.as_uri()))
-    page = tabs.context(home.running.origin).new_page()
-    page.goto(path.as_uri())
-    page.locator("#results").get_by_text("Mine").first.wait_for()
-    assert page.url == f"{home.running.origin}/"
-    assert not path.exists()
 
 
 def test_a_changed_script_does_not_run(home: Served, session: Placed, tabs: Tabs) -> None:

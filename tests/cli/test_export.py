@@ -102,11 +102,3 @@ def test_a_full_disk_leaves_no_file(
 
 def test_an_entry_that_is_not_there(home: Exported) -> None:
     assert isinstance(home.run("--leaf", "nowhere").exception, NotFoundError)
-
-
-@pytest.mark.parametrize("form", ["html", "md", "json"])
-def test_secrets_are_redacted_only_on_request(home: Exported, form: str) -> None:
-    assert KEY in home.run("--format", form).stdout
-    kept = home.run("--format", form, "--redact").stdout
-    assert "A1b2C3d4" not in kept
-    assert "redacted:anthropic-key" in kept

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.home import INDEXERD, Home
-from tests.fake_daemon import FakeDaemon
+from tests.fakes.daemon import Acting, Raw, acting
 
 ANSWERS: dict[str, Any] = {
     "hello": {"settings": {}},
@@ -41,16 +41,9 @@ ANSWERS: dict[str, Any] = {
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeDaemon]:
-    made = FakeDaemon(tmp_path / "s.sock")
-    for method, answer in ANSWERS.items():
-        says(made, method, answer)
-    with made.running():
+def fake(tmp_path: Path) -> Iterator[Acting]:
+    with acting(tmp_path / "s.sock", **ANSWERS) as made:
         yield made
-
-
-def says(fake: FakeDaemon, method: str, answer: Any) -> None:
-    fake.answers[method] = lambda _params: answer
 
 
 def run(socket_path: Path | str, said: bytes | dict[str, Any], *words: str) -> str:
@@ -76,9 +69,9 @@ def start(source: str) -> dict[str, Any]:
     return {"session_id": "me", "cwd": "/w", "hook_event_name": "SessionStart", "source": source}
 
 
-def test_a_prompt_with_references(fake: FakeDaemon) -> None:
+def test_a_prompt_with_references(fake: Acting) -> None:
     """S0.53, S1.38: all messages are added in order; the user sees what did not resolve."""
-    said = json.loads(run(fake.path, prompt("as in @@cache @@zebra @@deploy")))
+    said = json.loads(run(fake.server_address, prompt("as in @@cache @@zebra @@deploy")))
     assert said["hookSpecificOutput"] == {
         "hookEventName": "UserPromptSubmit",
         "additionalContext": "about “Cache”\n\nthe answer",
@@ -97,49 +90,49 @@ def test_a_prompt_with_references(fake: FakeDaemon) -> None:
     assert held == {"text": "as in @@cache @@zebra @@deploy", "sessionId": "me", "cwd": "/w"}
 
 
-def test_codex_says_which_turn_it_is(fake: FakeDaemon) -> None:
-    said = json.loads(run(fake.path, prompt("as in @@cache", turn_id="t7"), "codex"))
+def test_codex_says_which_turn_it_is(fake: Acting) -> None:
+    said = json.loads(run(fake.server_address, prompt("as in @@cache", turn_id="t7"), "codex"))
     assert said.keys() == {"hookSpecificOutput", "systemMessage"}
     assert fake.asked[0][1]["turnId"] == "t7"
 
 
-def test_a_question_waits_for_the_daemons_answer(fake: FakeDaemon) -> None:
-    assert "the answer" in run(fake.path, prompt("@@cache: which store?"))
+def test_a_question_waits_for_the_daemons_answer(fake: Acting) -> None:
+    assert "the answer" in run(fake.server_address, prompt("@@cache: which store?"))
     assert [method for method, _ in fake.asked] == ["hello", "expand"]
 
 
-def test_a_prompt_without_references_opens_no_connection(fake: FakeDaemon) -> None:
+def test_a_prompt_without_references_opens_no_connection(fake: Acting) -> None:
     for text in ("plain", "a@b.c", "@one", ""):
-        assert run(fake.path, prompt(text)) == ""
-    assert run(fake.path, prompt("plain", cwd="/w/@@x")) == ""
+        assert run(fake.server_address, prompt(text)) == ""
+    assert run(fake.server_address, prompt("plain", cwd="/w/@@x")) == ""
     assert fake.asked == []
 
 
-def test_a_resumed_session_gets_its_context(fake: FakeDaemon) -> None:
+def test_a_resumed_session_gets_its_context(fake: Acting) -> None:
     """S4.18: only at a resume, with a new resume id each time."""
     for _ in range(2):
-        said = json.loads(run(fake.path, start("resume")))
+        said = json.loads(run(fake.server_address, start("resume")))
         assert said["hookSpecificOutput"]["hookEventName"] == "SessionStart"
         assert said["hookSpecificOutput"]["additionalContext"].startswith("the context")
     for source in ("startup", "clear", "compact", "fork"):
-        assert run(fake.path, start(source)) == ""
+        assert run(fake.server_address, start(source)) == ""
     assert {method for method, _ in fake.asked} == {"resume_context"}
     assert [params["session"] for _, params in fake.asked] == ["me", "me"]
     assert len({params["resumeId"] for _, params in fake.asked}) == 2
-    says(fake, "resume_context", {"text": None, "missingFiles": []})
-    assert run(fake.path, start("resume")) == ""
+    fake.answers["resume_context"] = {"text": None, "missingFiles": []}
+    assert run(fake.server_address, start("resume")) == ""
 
 
 @pytest.mark.parametrize(
     "words", [["pi"], ["nonsense"], [""], ["claude", "--json"], ["claude", "x"], ["--help"]]
 )
-def test_other_agents_get_no_answer(fake: FakeDaemon, words: list[str]) -> None:
-    assert run(fake.path, prompt("as in @@cache"), *words) == ""
+def test_other_agents_get_no_answer(fake: Acting, words: list[str]) -> None:
+    assert run(fake.server_address, prompt("as in @@cache"), *words) == ""
     assert fake.asked == []
 
 
 @pytest.mark.parametrize("end", [">/dev/full", ">&-", "2>&- >/dev/full", "| true"])
-def test_a_closed_stdout_is_no_error(fake: FakeDaemon, tmp_path: Path, end: str) -> None:
+def test_a_closed_stdout_is_no_error(fake: Acting, tmp_path: Path, end: str) -> None:
     if "full" in end and not Path("/dev/full").exists():
         pytest.skip("no such device here")
     hook = shlex.join([*INDEXERD, "hook", "claude"])
@@ -149,7 +142,7 @@ def test_a_closed_stdout_is_no_error(fake: FakeDaemon, tmp_path: Path, end: str)
         env={
             "PATH": "/usr/bin:/bin",
             "PYTHONPATH": str(Path(__file__).parents[2]),
-            "INDEXERD_SOCKET": str(fake.path),
+            "INDEXERD_SOCKET": str(fake.server_address),
         },
         cwd=tmp_path,
         capture_output=True,
@@ -172,31 +165,30 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("what", BAD_INPUT)
-def test_malformed_input_is_ignored(fake: FakeDaemon, what: str) -> None:
-    assert run(fake.path, BAD_INPUT[what]) == ""
+def test_malformed_input_is_ignored(fake: Acting, what: str) -> None:
+    assert run(fake.server_address, BAD_INPUT[what]) == ""
     assert fake.asked == []
 
 
 BAD_REPLIES = {
-    "no JSON": b"oops\n",
-    "another shape": b'{"id": 1, "result": [1]}\n',
-    "an error": b'{"id": 1, "error": {"code": 1, "message": "m"}}\n',
+    "no JSON": Raw(b"oops\n"),
+    "another shape": [1],
+    "an error": Raw(b'{"id": 1, "error": {"code": 1, "message": "m"}}\n'),
     "messages of another shape": {"references": [], "messages": [3]},
 }
 
 
 @pytest.mark.parametrize("what", BAD_REPLIES)
-def test_a_broken_answer_is_ignored(fake: FakeDaemon, what: str) -> None:
-    for method in ANSWERS:
-        says(fake, method, BAD_REPLIES[what])
-    assert run(fake.path, prompt("@@cache")) == ""
-    assert run(fake.path, prompt("@@cache: why?")) == ""
-    assert run(fake.path, start("resume")) == ""
+def test_a_broken_answer_is_ignored(fake: Acting, what: str) -> None:
+    fake.answers |= dict.fromkeys(ANSWERS, BAD_REPLIES[what])
+    assert run(fake.server_address, prompt("@@cache")) == ""
+    assert run(fake.server_address, prompt("@@cache: why?")) == ""
+    assert run(fake.server_address, start("resume")) == ""
 
 
-def test_a_daemon_that_hangs_is_not_waited_for(fake: FakeDaemon) -> None:
-    says(fake, "hello", b"")
-    assert run(fake.path, prompt("@@cache: why?")) == ""
+def test_a_daemon_that_hangs_is_not_waited_for(fake: Acting) -> None:
+    fake.answers["hello"] = Raw(b"")
+    assert run(fake.server_address, prompt("@@cache: why?")) == ""
     assert [method for method, _ in fake.asked] == ["hello"]
 
 
@@ -207,9 +199,9 @@ def test_without_a_daemon_nothing_is_printed(tmp_path: Path) -> None:
         assert run(path, start("resume")) == ""
 
 
-def test_lone_surrogates_do_not_reach_the_agent(fake: FakeDaemon) -> None:
-    says(fake, "expand", {"references": [], "messages": [{"content": "half \ud83d"}]})
-    said = run(fake.path, json.dumps(prompt("@@cache \udc00")).encode())
+def test_lone_surrogates_do_not_reach_the_agent(fake: Acting) -> None:
+    fake.answers["expand"] = {"references": [], "messages": [{"content": "half \ud83d"}]}
+    said = run(fake.server_address, json.dumps(prompt("@@cache \udc00")).encode())
     assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"
 
 

@@ -1,30 +1,10 @@
 """The notification protocol over real sockets; e2e/daemon/test_service.py uses systemd itself."""
 
 import os
-import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from indexerd.daemon.process import Notifier
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[socket.socket]:
-    """A datagram socket in place of systemd's."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.bind(str(tmp_path / "notify"))
-        sock.settimeout(5)
-        yield sock
-
-
-def test_every_message_is_one_datagram(manager: socket.socket) -> None:
-    """Each message is one datagram, as in sd_notify(3)."""
-    notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
-    for word in ("READY=1", "STATUS=3 sessions"):
-        notifier.send(word)
-    assert [manager.recv(4096) for _ in range(2)] == [b"READY=1", b"STATUS=3 sessions"]
 
 
 @pytest.mark.parametrize("path", ["", "@", "relative/path", "vsock:2:1234"])

@@ -17,17 +17,10 @@ from typing import Any
 import pytest
 
 from indexerd.errors import AccessError
-from tests.daemon.unix_served import SECONDS, RawClient, Served, eventually, line, servers
-from tests.short_directory import short_directory
+from tests.daemon.unix_served import SECONDS, RawClient, Served, line, servers
+from tests.e2e.world import until
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """A private directory with a short name."""
-    with short_directory() as path:
-        yield path
 
 
 @pytest.fixture
@@ -58,18 +51,7 @@ def test_an_unexpected_error_reveals_nothing(serve: Callable[..., Served], metho
 # Malformed input.
 
 
-@pytest.mark.parametrize(
-    "junk",
-    [
-        b"\n",
-        b"nonsense\n",
-        bytes(range(256)).replace(b"\n", b"") + b"\n",
-        b"[" * 100_000 + b"\n",
-        b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"a":NaN}}\n',
-        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n',
-        b"\x16\x03\x01\x02\x00\x01\n",
-    ],
-)
+@pytest.mark.parametrize("junk", [b"\n", b"\x16\x03\x01\x02\x00\x01\n", b"[" * 100_000 + b"\n"])
 def test_a_line_of_junk_gets_one_error(serve: Callable[..., Served], junk: bytes) -> None:
     """The connection can still be used afterwards."""
     served = serve()
@@ -107,11 +89,11 @@ def test_a_half_closed_connection_gets_its_answers(serve: Callable[..., Served])
         client.send(*((n, "echo", {}) for n in range(50)), (50, "gated", {}))
         client.sock.sendall(line(51, "echo", {}).rstrip(b"\n"))
         client.sock.shutdown(socket.SHUT_WR)
-        eventually(lambda: served.begun == 51)
+        until(lambda: served.begun == 51)
         served.open_gate()
         assert [client.receive()["id"] for _ in range(52)] == list(range(52))
         assert client.receive() is None
-    eventually(lambda: len(served.server.peers) == 0)
+    until(lambda: len(served.server.peers) == 0)
 
 
 # Limits and permissions.
@@ -186,7 +168,7 @@ def test_unfinished_requests_are_cancelled_on_close(serve: Callable[..., Served]
     with RawClient(served.path) as client, RawClient(served.path) as deaf:
         client.send((1, "gated", {}))
         deaf.send((1, "big", {"size": 5_000_000}))
-        eventually(lambda: served.begun == 2)
+        until(lambda: served.begun == 2)
         served.run(served.server.close())
         answer = client.receive()["error"]
         assert answer["data"]["kind"] == "daemon_down"
@@ -205,8 +187,8 @@ def test_a_peer_that_never_reads_is_disconnected(serve: Callable[..., Served]) -
     with RawClient(served.path) as deaf, RawClient(served.path) as other:
         deaf.send(*((n, "big", {"size": 65536}) for n in range(300)))
         assert "result" in other.ask("echo")
-        eventually(lambda: served.refused == ["not_reading"])
-        eventually(lambda: len(served.server.peers) == 1)
+        until(lambda: served.refused == ["not_reading"])
+        until(lambda: len(served.server.peers) == 1)
         assert served.begun < 100
         assert "result" in other.ask("echo")
 
@@ -227,7 +209,7 @@ def test_a_lagging_subscriber_is_disconnected(serve: Callable[..., Served]) -> N
             sent += 1
             assert sent < 1000
         assert served.refused == ["lagging"]
-        eventually(lambda: served.closed == ["subscriber"])
+        until(lambda: served.closed == ["subscriber"])
         served.tell({"event": "status.changed"})
         assert other.receive()["params"] == {"event": "status.changed"}
         assert "result" in other.ask("echo")
@@ -246,6 +228,6 @@ def test_connections_above_the_limit_are_closed(serve: Callable[..., Served]) ->
             assert outside.receive() is None
         assert served.refused == ["connections"]
         inside[0].sock.close()
-        eventually(lambda: len(served.server.peers) == 2)
+        until(lambda: len(served.server.peers) == 2)
         with RawClient(served.path) as next_client:
             assert "result" in next_client.ask("echo")

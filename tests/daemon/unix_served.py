@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -14,14 +13,6 @@ from indexerd.daemon.unix_server import Peer, UnixServer
 from indexerd.protocol import wire
 
 SECONDS = 20.0  # before a test gives up; each step takes less than a tenth
-
-
-def eventually(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    waiting = threading.Event()
-    while not true():
-        assert time.monotonic() < deadline, "the condition was never true"
-        waiting.wait(0.005)
 
 
 class Served:

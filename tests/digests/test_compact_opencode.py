@@ -30,16 +30,6 @@ def results(*tokens: int, tool: str = "bash", **more: Any) -> list[ContextMessag
     ]
 
 
-def test_results_older_than_40_000_tokens_are_pruned() -> None:
-    """formats.md 4.6: counted from the newest; the result that exceeds it is pruned, too."""
-    talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_000), *NEWEST]
-    # 30,000, then 40,000: not more than 40,000. Then 48,000 and 63,000: 8,000 + 15,000 go.
-    assert prune(talk) == ([4, 2], 23_000)
-    # One token more in the newest: 40,001 exceeds it, and so that result goes as well.
-    talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_001), *NEWEST]
-    assert prune(talk) == ([6, 4, 2], 33_000)
-
-
 @pytest.mark.parametrize(
     "stop",
     [

@@ -57,22 +57,6 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
     assert before == world.fingerprint()
 
 
-def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) -> None:
-    """S0.8: a second run indexes nothing, and a run without caches calls no model."""
-    world.scripted()
-    sessions = [world.session(turns=6) for _ in range(3)]
-    world.session(turns=4)
-    first = world.run("run", "--once", "--json")
-    assert {session.id for session in sessions} == set(first["indexed"])
-    assert len(world.calls()) == 3
-    assert world.run("run", "--once", "--json")["indexed"] == []
-    (world.state / "store.sqlite").unlink()
-    again = world.run("run", "--once", "--json")
-    assert (again["sessions"], again["indexed"]) == (4, [])
-    assert len(world.calls()) == 3
-    assert len(world.run("list", "--all", "--json")["sessions"]) == 4
-
-
 def test_sessions_without_an_answer_or_a_header_get_no_meta_file(world: World) -> None:
     """S0.5, S0.17, S1.3: files without an answer, a header or any text get no meta file."""
     silent = world.session()

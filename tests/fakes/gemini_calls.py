@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import google.genai  # noqa: F401 - load it first, so short deadlines measure the server
@@ -10,10 +11,11 @@ import google.genai  # noqa: F401 - load it first, so short deadlines measure th
 from indexerd.entries import Prompt
 from indexerd.errors import ModelError
 from indexerd.meta.model import Metadata
-from indexerd.models.base import Reply, TokenCounts
+from indexerd.models.base import Model, Reply, TokenCounts
 from indexerd.models.gemini import Gemini
 from indexerd.settings import ModelLimits
 from tests.fakes.gemini_server import GeminiServer
+from tests.fakes.wire import FakeServer
 
 KEY = "key-canary-0123456789"
 USER = "transcript-canary"
@@ -32,8 +34,9 @@ def ask(url: str, prompt: Prompt = PROMPT, timeout: float = 10.0) -> Reply:
     return answered
 
 
-def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> dict[str, Any]:
-    one = model(server.url)
+def outcomes(server: FakeServer, faults: Iterable[str], one: Model | None = None) -> dict[str, Any]:
+    """What becomes of each fault: a reply or an error, after exactly one request."""
+    one = one or model(server.url)
 
     async def each() -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -41,7 +44,7 @@ def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> 
             before = server.hits
             server.script(fault)
             try:
-                found[fault] = await one.generate(PROMPT, timeout=timeout)
+                found[fault] = await one.generate(PROMPT, timeout=10.0)
             except ModelError as bad:
                 found[fault] = bad
             assert server.hits - before == 1, fault

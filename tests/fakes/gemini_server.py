@@ -97,11 +97,9 @@ def _broken() -> dict[str, Answer]:
 
 def _odd() -> dict[str, Answer]:
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": USAGE}
-    limit = "You've hit your spend limit for today. Visit the console to raise it."
     thought = [{"text": "hidden thought", "thought": True}, {"text": METADATA_TEXT}]
     return {
         "fenced": reply(f"```json\n{METADATA_TEXT}\n```"),
-        "prose_json": reply(f"Here you are:\n{METADATA_TEXT}\nAnything else?"),
         "malformed": reply('{"name": "only'),
         "continuation": reply(
             '{"name": "half', finish="CONTINUATION", continuationToken="dG9rZW4="
@@ -113,7 +111,6 @@ def _odd() -> dict[str, Answer]:
         "spii": reply(None, finish="SPII"),
         "blocked_prompt": as_json(blocked),
         "limited_account": reply(None, finish="PUP_LIMITED_DISABLED"),
-        "spend_limit_prose": reply(limit),
         "no_usage": reply(usage={}),
         "bad_usage": reply(usage={"promptTokenCount": "many", "candidatesTokenCount": -1}),
         "thoughts": reply(content={"parts": thought}, usage=USAGE | {"thoughtsTokenCount": 50}),

@@ -74,6 +74,5 @@ class OpenAIServer(FakeServer):
             "parts": reply([{"type": "text", "text": METADATA_TEXT}]),
             "no_usage": reply(usage={}),
             "no_model": reply(model=None),
-            "spend_limit_prose": reply("You have exceeded your monthly quota, please upgrade."),
             "no_choices": as_json({"choices": []}),
         }

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from indexerd.entries import Kind, code
+from indexerd.indexing.indexer import border
 from indexerd.indexing.transcript import (
     MARKER,
     Caps,
@@ -16,7 +18,9 @@ from indexerd.indexing.transcript import (
     assemble,
     truncate_tail,
 )
+from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
+from indexerd.sessions.state import SessionState
 from tests.sessions.canaries import WORD, pem
 
 CAPS = Caps(max_bytes=51_200, max_lines=2000)
@@ -163,3 +167,18 @@ def test_the_sent_text_is_redacted_and_labels_in_it_are_text(
     assert render(found.sections) == toy(render(said)).text
     sent = [section for section in said if section.role == "assistant" or not found.only_new]
     assert found.text == toy(render(sent)).text
+
+
+@pytest.mark.parametrize(("agent", "row"), [("pi", 3), ("opencode", 1), ("codex", 1)])
+def test_a_turn_that_grows_is_sent_again(agent: str, row: int) -> None:
+    """Answers of opencode are written while they grow, so half an answer may have been indexed."""
+    state = SessionState()
+    for at, kind in enumerate([Kind.USER, Kind.ASSISTANT] * 2 + [Kind.USER]):
+        state.add(f"e{at}", f"e{at - 1}" if at else None, code(kind), at, 1)
+    texts = dict.fromkeys(("session_id", "session_file", "name", "description", "cwd"), "x")
+    times = dict.fromkeys(("created_at", "updated_at"), "2026-01-01T00:00:00.000Z")
+    meta = MetaFile(
+        **texts, **times, summary="s", tags=[], model="google/x", last_indexed_leaf_id="e3"
+    )
+    assert border(agent, state, meta) == row
+    assert border("opencode", state, meta.model_copy(update={"last_indexed_leaf_id": "e1"})) is None

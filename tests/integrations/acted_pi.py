@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.acting import HELLO
+from tests.fakes.daemon import HELLO
 
 HERE = Path(__file__).parent
 EXTENSION = HERE.parents[1] / "indexerd/integrations/pi"

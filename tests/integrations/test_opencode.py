@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from indexerd.client import socket_path
-from tests.integrations.acting import FAILED, FAILED_TOLD, HangUp, Raw, Refusal, acting, slow
+from tests.fakes.daemon import FAILED, FAILED_TOLD, HangUp, Raw, Refusal, acting, slow
 from tests.integrations.opencode_host import (
     ANSWERED,
     ANSWERS,

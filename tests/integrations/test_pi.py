@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.world import until
+from tests.fakes.daemon import FAILED, FAILED_TOLD, Raw, Refusal, acting, slow
 from tests.integrations.acted_pi import BLOCK, KEY, SAID, Pi, greeting, needed
-from tests.integrations.acting import FAILED, FAILED_TOLD, Raw, Refusal, acting, slow
 
 pytestmark = needed
 KEY_ESCAPE = "\x1b[27u"

@@ -12,8 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +19,9 @@ from typing import Any, cast
 import pytest
 
 from indexerd.integrations import service as units
+from tests.e2e.world import until
 
 UID, NULL = 1_234_567_890, subprocess.DEVNULL  # an unused user id
-PATIENCE = 30.0  # seconds before a poll fails
 
 SETUP = r"""
 set -eu
@@ -68,14 +66,6 @@ MARKS = [
         reason=f"needs Linux, root, and {', '.join(TOOLS)}",
     ),
 ]
-
-
-def until(holds: Callable[[], Any], what: str = "it") -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := holds()):
-        assert time.monotonic() < end, f"{what} did not happen in time"
-        threading.Event().wait(0.05)
-    return found
 
 
 def quiet(*words: str) -> bool:
@@ -170,5 +160,5 @@ class Manager:
         """End every process and remove the directory."""
         self.process.kill()  # which ends the namespace's first process, and so all others
         self.process.communicate()
-        until(lambda: quiet("unshare", "-m", "sh", "-c", TIDY, self.base.name))
+        until(lambda: quiet("unshare", "-m", "sh", "-c", TIDY, self.base.name), "the end")
         shutil.rmtree(self.base)

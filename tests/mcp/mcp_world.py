@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mcp_types import CallToolResult, Implementation
 from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import Places
-from tests.fake_daemon import FakeDaemon
+from tests.fakes.daemon import acting
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -72,12 +73,13 @@ def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
     return base | more
 
 
-class Daemon(FakeDaemon):
+class Daemon:
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        self.path = path
+        self.asked: list[tuple[str, dict[str, Any]]] = []
         self.rows = [row()]
-        self.answers = {
-            "hello": lambda params: {"settings": {"queryTimeoutSeconds": 30.0}},
+        self.answers: dict[str, Any] = {
+            "hello": {"settings": {"queryTimeoutSeconds": 30.0}},
             "get": lambda params: {
                 "session": self.rows[0],
                 "meta": {"summary": HOSTILE, "model": "m/x", "keyDecisions": [HOSTILE]},
@@ -86,10 +88,10 @@ class Daemon(FakeDaemon):
                 "digest": {"segments": []},
             },
             "list": self._list,
-            "resolve": lambda params: {"sessionId": ID, "name": HOSTILE, "how": "name"},
-            "search": lambda params: {"hits": [hit()], "warnings": [HOSTILE]},
-            "tree": lambda params: {"sessionId": ID, "leafId": "e2", "nodes": nodes(3)},
-            "query_session": lambda params: {
+            "resolve": {"sessionId": ID, "name": HOSTILE, "how": "name"},
+            "search": {"hits": [hit()], "warnings": [HOSTILE]},
+            "tree": {"sessionId": ID, "leafId": "e2", "nodes": nodes(3)},
+            "query_session": {
                 "sessionId": ID,
                 "name": HOSTILE,
                 "answerMarkdown": HOSTILE,
@@ -98,27 +100,33 @@ class Daemon(FakeDaemon):
                 "notes": [HOSTILE],
                 "usage": {"inputTokens": 1, "costUsd": 0.1, "model": "m/x"},
             },
-            "expand": lambda params: {
+            "expand": {
                 "references": [{"raw": f"@@{ID}", "status": "resolved", "sessionId": ID}],
                 "messages": [{"content": f"## 1. x ({ID})\nsummary:\n> {KEY}", "details": {}}],
                 "statusText": ["resolved 1 reference(s)"],
             },
-            "set_relevant_context": lambda params: {
+            "set_relevant_context": {
                 "text": "Set files: 1 items",
                 "contextChanged": True,
                 "setName": "files",
                 "warnings": [],
             },
-            "get_relevant_context": lambda params: {"text": "{}", "context": {"files": [HOSTILE]}},
+            "get_relevant_context": {"text": "{}", "context": {"files": [HOSTILE]}},
             **long_answers(),
         }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with acting(self.path, **self.answers) as server:
+            server.asked = self.asked
+            yield
 
     def _list(self, params: dict[str, Any]) -> dict[str, Any]:
         rows = [row for row in self.rows if row["modifiedAt"] >= params.get("since", "")]
         return {"sessions": rows[: params["limit"]], "nextCursor": "c"}
 
 
-def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
+def long_answers() -> dict[str, Any]:
     usage = {"inputTokens": 10, "costUsd": 0.01, "model": "m/x"}
     segment = {"content": HOSTILE, "key_decisions": [HOSTILE], "files_modified": [HOSTILE]}
     segments = [segment | {"covering_messages": [at, at + 9]} for at in (0, 10)]
@@ -130,7 +138,7 @@ def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
     summed = {"sessionId": ID, "summary": HOSTILE, "details": details, "usage": usage, "notes": []}
     tip = {"leafId": "e9", "entries": 3, "lastActivity": "2026", "active": True, "gist": HOSTILE}
     return {
-        "history": lambda params: {
+        "history": {
             "sessionId": ID,
             "leafId": "e30",
             "segments": segments,
@@ -138,11 +146,11 @@ def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
             "fullMessageCount": 30,
             "foldedMessages": 20,
         },
-        "stats": lambda params: {"sessionId": ID, "contextTokens": 9, "warnings": [HOSTILE]},
-        "compact": lambda params: summed | {"replacementHistory": [{"text": HOSTILE}]},
+        "stats": {"sessionId": ID, "contextTokens": 9, "warnings": [HOSTILE]},
+        "compact": summed | {"replacementHistory": [{"text": HOSTILE}]},
         "branch_summary": lambda params: summed | {"leafId": params["leaf"]},
-        "digest": lambda params: summed | {"segment": segments[0], "decisions": [HOSTILE]},
-        "branches": lambda params: {"sessionId": ID, "leafId": "e9", "tips": [tip]},
+        "digest": summed | {"segment": segments[0], "decisions": [HOSTILE]},
+        "branches": {"sessionId": ID, "leafId": "e9", "tips": [tip]},
     }
 
 

@@ -15,6 +15,7 @@ from mcp import Client
 from indexerd.mcp import hosts
 from indexerd.mcp.rendering import BYTES_MAX, size
 from indexerd.privacy.sanitize import escape_path, harmless
+from tests.fakes.daemon import Refusal
 from tests.mcp.mcp_world import (
     ARGUMENTS,
     HOSTILE,
@@ -75,7 +76,13 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_every_tool_answers_as_its_schema_says(daemon: Daemon, mode: str) -> None:
+def test_hostile_text_stays_quoted_data(daemon: Daemon, mode: str) -> None:
+    """Every tool answers as its schema says; hostile text is quoted, with the session's name.
+
+    No line of it starts a line of its own; tags, templates, references, escapes and secrets are
+    removed.
+    """
+
     async def scene(client: Client) -> None:
         for tool in (await client.list_tools()).tools:
             found = await client.call_tool(tool.name, ARGUMENTS[tool.name])
@@ -83,26 +90,10 @@ def test_every_tool_answers_as_its_schema_says(daemon: Daemon, mode: str) -> Non
             jsonschema.validate(found.structured_content, tool.output_schema)
             if not tool.name.endswith("relevant_context"):
                 assert json.loads(text_of(found)) == found.structured_content
+            _check_hostile(tool.name, found.structured_content, text_of(found))
 
     with daemon.running():
         talk(desk(daemon), scene, mode=mode)
-
-
-def test_hostile_text_stays_quoted_data(daemon: Daemon) -> None:
-    """Hostile text is quoted, and the answer names its session.
-
-    No line of it starts a line of its own; tags, templates, references, escapes and secrets are
-    removed.
-    """
-
-    async def scene(client: Client) -> None:
-        for name in sorted(TOOLS):
-            found = await client.call_tool(name, ARGUMENTS[name])
-            assert not found.is_error
-            _check_hostile(name, found.structured_content, text_of(found))
-
-    with daemon.running():
-        talk(desk(daemon), scene)
 
 
 def _check_hostile(name: str, data: dict[str, Any], words: str) -> None:
@@ -135,7 +126,7 @@ ODD = [
 def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
     shown = [harmless(escape_path(path)) for path in ODD]
     daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD)]
-    daemon.answers["get_relevant_context"] = lambda params: {"context": {"a<b>": ODD, "k": [KEY]}}
+    daemon.answers["get_relevant_context"] = {"context": {"a<b>": ODD, "k": [KEY]}}
     with daemon.running():
         session = call(desk(daemon), "get_session", session=ID)
         context = call(desk(daemon), "get_relevant_context", session=ID)
@@ -153,7 +144,7 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
     config.write_text('[redact]\nextra_patterns = ["hush-[0-9]+"]\n')
     where = desk(daemon, INDEXERD_CONFIG=str(config))
     long = ("some words " * 17) + "sk-ant-api03-abc"
-    daemon.answers["tree"] = lambda params: {
+    daemon.answers["tree"] = {
         "sessionId": ID,
         "leafId": None,
         "nodes": nodes(1, "say hush-123 now") + nodes(1, long),
@@ -167,7 +158,7 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
 
 def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
     daemon.rows = [row(f"{ID}-{n}") for n in range(60)]
-    daemon.answers["tree"] = lambda params: {
+    daemon.answers["tree"] = {
         "sessionId": ID,
         "leafId": "e1",
         "nodes": nodes(5000, "x" * 150),
@@ -259,9 +250,13 @@ def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
 
 def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
     """S0.64: isError, and JSON with code, message, hint, retryable, candidates and upstream."""
-    data = {"kind": "ambiguous_reference", "hint": "use the id", "retryable": False}
-    data |= {"candidates": [{"sessionId": ID, "name": HOSTILE}], "upstream": "ambiguous"}
-    daemon.answers["resolve"] = lambda params: {"code": 1002, "message": HOSTILE, "data": data}
+    data = {"hint": "use the id", "retryable": False, "upstream": "ambiguous"}
+    near = [{"sessionId": ID, "name": HOSTILE}]
+
+    def refuse(_params: Any) -> Any:
+        raise Refusal("ambiguous_reference", HOSTILE, candidates=near, **data)
+
+    daemon.answers["resolve"] = refuse
     with daemon.running():
         told = error_of(call(desk(daemon), "resolve_session", ref="b"))
     assert told["code"] == "ambiguous_reference"
@@ -286,24 +281,11 @@ def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
 
 
 def test_an_internal_error_reveals_nothing_of_a_session(daemon: Daemon) -> None:
-    daemon.answers["get"] = lambda params: {"session": [HOSTILE]}
+    daemon.answers["get"] = {"session": [HOSTILE]}
     with daemon.running():
         told = error_of(call(desk(daemon), "get_session", session=ID))
     assert told["code"] == "internal"
     assert told["message"] == "get_session failed"
-
-
-def test_the_daemon_may_come_and_go(daemon: Daemon) -> None:
-    async def scene(client: Client) -> None:
-        for _ in range(2):
-            down = error_of(await client.call_tool("list_sessions", {}))
-            assert down["code"] == "daemon_down"
-            assert "indexerd service install" in down["hint"]
-            assert down["retryable"]
-            with daemon.running():
-                assert not (await client.call_tool("list_sessions", {})).is_error
-
-    talk(desk(daemon), scene)
 
 
 def test_the_prompt_is_the_instruction_text(daemon: Daemon) -> None:

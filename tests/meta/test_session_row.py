@@ -94,19 +94,6 @@ def test_the_order_of_names(*, missing: int, blank: str, model: str, by_person: 
     assert (row["name"], row["nameSource"]) == (wanted[0] if wanted else (STEM, "file"))
 
 
-def test_a_deleted_session_keeps_its_facts() -> None:
-    """S0.68: the row is marked gone, still resolves, and keeps its facts."""
-    was = written(info(agent_title="Agent's"), meta(), files_read=("/a",)).row
-    left = gone_row(was, meta(), Marks())
-
-    assert left is not None
-    changed = {"gone": True, "archived": True, "state": "archived", "resume": ""}
-    assert left.row == was | changed
-    assert was["resume"], "the row had no resume command before"
-    assert was["gone"] is False
-    assert left.aliases == ("The meta name", "Agent's")
-
-
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
 LIMITS = {
     **dict.fromkeys(("name", "metaName", "model"), NAME_MAX),

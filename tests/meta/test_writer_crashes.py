@@ -26,14 +26,6 @@ from tests.meta.writer_driver import (
 )
 
 
-@pytest.fixture
-def directory_with_meta(tmp_path: Path) -> Path:
-    """A meta directory that contains generation 0."""
-    directory = tmp_path / "sessions-meta"
-    MetaWriter().write_meta(directory, meta(0))
-    return directory
-
-
 def test_kill_at_every_system_call(directory_with_meta: Path) -> None:
     """SIGKILL at any system call leaves the old or the new file; temporary files are removed."""
     clean = traced(None, "write", directory_with_meta, generation=1)[2]

@@ -51,6 +51,18 @@ def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServe
     assert not any(error.throttled for error in found.values())
 
 
+def test_a_throttled_call_says_when_to_come_back(server: GeminiServer) -> None:
+    """Seconds of the header or of the body, an hour at most; dates and other words are ignored."""
+    told = {"429_seconds": 37.0, "429_huge": 3600.0, "429_retry_info": 37.0}
+    told |= {"429_retry_info_fraction": 37.5, "429_garbage_and_info": 37.0}
+    faults = names(server, "429")
+    found = outcomes(server, faults)
+    assert all(error.throttled for error in found.values())
+    assert {fault: error.retry_after for fault, error in found.items()} == (
+        dict.fromkeys(faults) | told
+    )
+
+
 def test_permanent_errors_are_denials(server: GeminiServer) -> None:
     """Bad key, 401, 403, 404 and other 400s; a too large request has its own error."""
     large = ["400_too_large", "413"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd import errors
@@ -48,19 +48,6 @@ def fault(line: bytes) -> tuple[int, Any]:
     assert told["error"]["data"]["kind"] == "usage"
     assert told["error"]["data"]["hint"]
     return told["error"]["code"], told["id"]
-
-
-@given(st.binary(max_size=200))
-@example(b"")
-@example(b"\xff\xfe\x00")
-@example(b"\xef\xbb\xbf{}")
-@example(b"[" * 100_000)
-@example(b'{"a":' * 100_000)
-@example(b'{"id":1' + b"0" * 5000 + b"}")
-def test_no_bytes_whatever_make_parse_raise(line: bytes) -> None:
-    found = wire.parse(line)
-    if isinstance(found, wire.Failure):
-        read(found.to_line())
 
 
 @given(IDS, st.text(min_size=1), st.dictionaries(st.text(), PLAIN_JSON, max_size=4))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from indexerd.references.parse import find, without_code
+from indexerd.references.parse import find
 
 ID = "0199c3f2-7a10-7bbb-8000-0123456789ab"
 
@@ -110,21 +108,3 @@ def test_ancestors(text: str, up: int) -> None:
 def test_questions(text: str, question: str | None) -> None:
     """S0.65: one sentence ending with a question mark, after a colon, on the same line."""
     assert [reference.question for reference in find(text)] == [question]
-
-
-PIECES = st.sampled_from(["@@", "@", "a", "b-c", "`", "```", "~~~", "\n", " ", ":", "?", '"', "~2"])
-
-
-@given(st.lists(PIECES, max_size=60).map("".join))
-def test_any_text_is_read(text: str) -> None:
-    """References are in the text verbatim, in order, and not in blanked parts."""
-    plain = without_code(text)
-    found = find(text)
-    assert len(plain) == len(text)
-    assert all(a in (" ", b) for a, b in zip(plain, text, strict=True))
-    assert [reference.start for reference in found] == sorted(
-        reference.start for reference in found
-    )
-    for reference in found:
-        assert text[reference.start :].startswith(reference.raw)
-        assert reference.raw.startswith("@@")

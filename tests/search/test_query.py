@@ -53,6 +53,7 @@ def finds(index: TextIndex, query: str, text: str) -> bool:
         ("𠮷野", "𠮷野家で", True),
         ("cafe", "Café olé", True),
         ("café", "Cafe\u0301", True),
+        ("3ef1e8c2", "pushed as 3ef1e8c2abc", True),
         ("=>", "a => b", True),
         ("=>", "a = > b", False),
     ],

@@ -9,9 +9,22 @@ from typing import Any, cast
 from indexerd.daemon import open_session
 from indexerd.protocol.methods import decode_params
 from indexerd.sessions.info import SessionInfo, info_of
+from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import OpenSession, row_of
 from tests.sessions.tree_sessions import state_of
-from tests.sources.memory_lines import Lines
+
+
+class Lines:
+    """The lines of a session, read from memory instead of a file."""
+
+    def __init__(self, state: SessionState, data: bytes) -> None:
+        self._state, self._data = state, data
+
+    def row(self, row: int) -> bytes:
+        start = self._state.offsets[row]
+        return self._data[start : start + self._state.lengths[row]]
+
+    brief = row  # no line in these tests is too long to keep
 
 
 def opened(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from indexerd.sessions.context import Context, context_of
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 
@@ -27,20 +25,6 @@ TALK = [
     said("c", "b", "user", "two"),
     said("d", "c", "assistant", "2", provider="p", model="m"),
 ]
-
-
-def short(entry_id: str, above: str, kept: str | None, text: str = "S", **more: Any) -> bytes:
-    fields = {"summary": text, "tokensBefore": 5, **more}
-    if kept:
-        fields["firstKeptEntryId"] = kept
-    return entry("compaction", entry_id, above, **fields)
-
-
-@pytest.mark.parametrize("kept", [None, "nobody", "e", "f"])
-def test_a_compaction_without_a_known_kept_entry_keeps_none(kept: str | None) -> None:
-    """S1.19: no kept id, an unknown id, its own id, or a later one."""
-    found = seen(*TALK, short("e", "d", kept), said("f", "e", "user", "three"))
-    assert view(found) == ["compactionSummary S", "user three"]
 
 
 def edit(entry_id: str, above: str, target: str, **more: Any) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from indexerd.agents import ADAPTERS
 from indexerd.sessions.facts import TITLES_KEPT, ActivityStats
 from indexerd.sessions.titles import titles_in
-from tests.indexing.offline import Bench
 
 BODY = "$(cat <<'EOF'\n{}\n\nIt's why; say \"so\".\ngit commit -m 'quoted'\nEOF\n)"
 
@@ -85,14 +83,3 @@ def test_a_plan_and_a_call_that_failed() -> None:
     assert gathered(made, line("claude", "git revert --no-edit HEAD")) == []
     many = gathered(*(line("claude", f"git commit -m s{n}") for n in range(99)))
     assert (len(many), many[0][1], many[-1][1]) == (TITLES_KEPT, "s0", "s98")
-
-
-def test_titles_reach_the_model_on_this_machine(tmp_path: Path) -> None:
-    """They are no field of the session's row."""
-    bench = Bench(tmp_path)
-    bench.turn(0)
-    bench.session.tool("bash", command="git commit -m 'Add the importer'")
-    bench.turn(1)
-    snapshot = bench.snapshot()
-    assert snapshot.facts.titles == (("commit", "Add the importer"),)
-    assert "Add the importer" not in snapshot.prompt.user

@@ -13,6 +13,7 @@ from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree_answers import tips
+from indexerd.times import iso_of_ms
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 
 CASES = [pytest.param(file, oracle, id=file.name[-44:]) for file, oracle in answers()]
@@ -53,6 +54,29 @@ def needs(oracle: dict[str, Any], key: str) -> Any:
 
 def view(context: Context) -> list[list[str]]:
     return [[message.role, cut(message.text)] for message in context.messages]
+
+
+@pytest.mark.parametrize(("file", "oracle"), CASES)
+def test_files_are_read_as_pi_reads_them(file: Path, oracle: dict[str, Any]) -> None:
+    """S1.4, S1.5, S0.10: leaf, branch, users, labels, name and list row equal pi's own answers."""
+    state = state_of(file.read_bytes())
+    assert state.header is not None
+    assert oracle["header"]["id"] == state.header.session_id
+    assert oracle["header"]["cwd"] == state.header.cwd
+    assert (-1 if oracle["leafOrdinal"] is None else oracle["leafOrdinal"]) == state.leaf
+    assert oracle["branchOrdinals"] == list(state.path())
+    assert oracle["entryCount"] == len(state)
+    assert oracle["userMessagesOnBranch"] == state.user_messages()
+    kinds = [state.kind(row) for row in range(len(state))]
+    assert oracle["userMessagesTotal"] == kinds.count(Kind.USER)
+    assert oracle["sessionName"] == state.name
+    if oracle["versionOnDisk"] == 3:
+        assert oracle["leafId"] == state.leaf_id
+        assert oracle["labels"] == state.labels
+    row = oracle["list"]
+    assert row is None or row["messageCount"] == state.messages
+    if row and row["messageCount"]:
+        assert row["modified"] == iso_of_ms(state.activity_ms)
 
 
 @pytest.mark.shared

@@ -1,13 +1,9 @@
 """Settings from file and environment: each problem is named, each value's source known."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from indexerd.paths import Places
 from indexerd.settings import LAST_GOOD, Loaded, Settings, load, read_config, remember
@@ -80,29 +76,6 @@ def test_camel_case_in_toml_and_json() -> None:
     assert as_toml.sources["index.quiet_seconds"] == FILE
 
 
-def test_a_variable_wins_and_is_named() -> None:
-    """The order is defaults < file < environment, and each value knows its source."""
-    env = {
-        "INDEXERD_INDEX__QUIET_SECONDS": "7",
-        "INDEXERD_MODEL_KEYS": '["local/extractive"]',
-        "INDEXERD_LOG__LEVEL": "debug",
-        "INDEXERD_SOCKET": "/run/x",
-        "INDEXERD_GOOGLE_API_KEY": "secret",
-    }
-    found = toml("[index]\nquiet_seconds = 3\nmax_lines = 20", **env)
-    assert found.problems == ()
-    held = found.settings
-    assert (held.index.quiet_seconds, held.index.max_lines, held.log.level) == (7.0, 20, "debug")
-    assert held.model_keys == ["local/extractive"]
-    assert dict(found.sources) == {
-        "index.quiet_seconds": "INDEXERD_INDEX__QUIET_SECONDS",
-        "index.max_lines": FILE,
-        "model_keys": "INDEXERD_MODEL_KEYS",
-        "log.level": "INDEXERD_LOG__LEVEL",
-    }
-    assert "secret" not in repr(found)
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "key"),
     [
@@ -162,50 +135,9 @@ def test_remote_urls_must_be_encrypted(provider: str, url: str) -> None:
     assert list(faults(found)) == [f"providers.{provider}.base_url"]
 
 
-def test_problems_are_printable() -> None:
-    """A key in the file may be any text, so messages are escaped and short."""
-    found = toml('"x\\u001b[31m\\u202e\\n" = 1\n' + "k" * 5000 + " = 2")
-    for problem in found.problems:
-        assert all(text.isprintable() for text in problem.values())
-        assert all(len(text) <= 200 for text in problem.values())
-
-
-leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-names = st.sampled_from([*Settings.model_fields, "quietSeconds", "x"]) | st.text(max_size=6)
-trees = st.recursive(
-    leaves, lambda below: st.lists(below, max_size=3) | st.dictionaries(names, below, max_size=4)
-)
-
-
-@given(st.dictionaries(names, trees, max_size=5), st.dictionaries(names, leaves, max_size=3))
-def test_no_configuration_raises(tree: dict[str, Any], variables: dict[str, Any]) -> None:
-    env = {f"INDEXERD_{name.upper()}__X": str(value) for name, value in variables.items()}
-    found = load(json.dumps(tree).encode(), "/x/indexerd.json", env)
-    assert isinstance(found.settings, Settings)
-    assert not found.problems or found.settings == Settings()
-
-
 def read(path: Path, home: Path) -> Loaded:
     env = {"HOME": str(home), "INDEXERD_CONFIG": str(path)}
     return read_config(Places(env, home=home), env)
-
-
-ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "directory": (Path.mkdir, "is a directory"),
-    "nothing": (str, "no such file"),
-}
-
-
-@pytest.mark.parametrize("kind", ODD)
-def test_a_path_that_is_no_file_is_a_problem(tmp_path: Path, kind: str) -> None:
-    make, why = ODD[kind]
-    path = tmp_path / "indexerd.toml"
-    make(path)
-    found = read(path, tmp_path)
-    assert found.settings == Settings()
-    (problem,) = found.problems
-    assert problem["file"] == str(path)
-    assert problem["message"].startswith(why)
 
 
 @pytest.mark.parametrize("broken", ["[privacy\n", "bogus = 1\n", "[log]\nlevel = 3\n"])

@@ -30,24 +30,6 @@ def home(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def test_the_default_is_the_agents_own_directory(home: Path) -> None:
-    """S0.31: `~/.pi/agent`, which may be created later."""
-    found = session_roots(Settings(), {}, home)
-
-    assert pairs(found) == {(f"{home}/.pi/agent/sessions", f"{home}/.pi/agent/sessions-meta")}
-    assert not (home / ".pi").exists()
-
-
-@pytest.mark.parametrize("value", ["~/elsewhere", "{home}/elsewhere", "{home}/x/../elsewhere/"])
-def test_the_agents_variable_moves_it(home: Path, value: str) -> None:
-    """S0.31: PI_CODING_AGENT_DIR, with `~` expanded, replaces the default."""
-    env = {"PI_CODING_AGENT_DIR": value.format(home=home)}
-
-    assert pairs(session_roots(Settings(), env, home)) == {
-        (f"{home}/elsewhere/sessions", f"{home}/elsewhere/sessions-meta")
-    }
-
-
 def test_roots_replace_the_default(home: Path) -> None:
     """interfaces.md 1: each root has its own meta directory; the variables are ignored."""
     env = {"PI_CODING_AGENT_DIR": "/env", "PI_CODING_AGENT_SESSION_DIR": "/flat"}
@@ -56,16 +38,6 @@ def test_roots_replace_the_default(home: Path) -> None:
     assert pairs(found) == {
         (f"{home}/one/sessions", f"{home}/one/sessions-meta"),
         (f"{home}/two/sessions", f"{home}/two/sessions-meta"),
-    }
-
-
-def test_a_flat_session_directory_is_added(home: Path) -> None:
-    """S3.7: PI_CODING_AGENT_SESSION_DIR shares the agent directory's meta files."""
-    env = {"PI_CODING_AGENT_SESSION_DIR": "~/flat", "PI_CODING_AGENT_DIR": "~/agent"}
-
-    assert pairs(session_roots(Settings(), env, home)) == {
-        (f"{home}/agent/sessions", f"{home}/agent/sessions-meta"),
-        (f"{home}/flat", f"{home}/agent/sessions-meta"),
     }
 
 

@@ -35,11 +35,3 @@ def test_an_address_comes_back_as_it_was(q: str, agent: str, project: str, since
 def test_an_id_is_one_part_of_an_address(session_id: str, address: str) -> None:
     """S4.24: an id cannot change the rest of the address."""
     assert home.session_address(session_id) == address
-
-
-def test_a_link_of_a_context_footer_leads_to_its_session() -> None:
-    """S4.22: a file link searches its session; another applet opens the session."""
-    found = {"session": "s/1", "applet": "text-editor", "path": "C:\\w\\a b.py"}
-    assert home.footer_target(found) == "/s/s%2F1?find=a%20b.py"
-    assert home.footer_target(found | {"applet": "plot"}) == "/s/s%2F1"
-    assert home.footer_target({"session": "s1"}) is None

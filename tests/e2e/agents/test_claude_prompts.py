@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import World
+from tests.e2e.world import World, append
 
 STOPPED = "Operation stopped by hook: Another session is active.\n\nPress the up arrow key."
 TITLE = "Retry uploads that time out"
@@ -31,23 +31,9 @@ def rows(world: World, sessions: Iterable[ClaudeSession]) -> list[dict[str, Any]
     return [listed[session.id] for session in sessions]
 
 
-def test_a_hooks_stop_notice_is_not_a_message(world: World, home: Path) -> None:
-    """S0.6, S0.46: the notice neither counts nor names a session; a user's quote of it counts."""
-    stopped, first, quoted = sessions = [ClaudeSession(home) for _ in range(3)]
-    stopped.turn("Fix the tests.")
-    stopped.prompt("And the linter.")
-    stopped.prompt(STOPPED)
-    stopped.prompt("Operation stopped by hook:\nAnother session is active.")
-    first.prompt("Operation stopped by hook")
-    first.turn("Sort the imports.")
-    quoted.turn(f"I get this warning:\n{STOPPED}")
-    counted, later, human = rows(world, sessions)
-    assert (counted["userMessageCount"], counted["messageCount"]) == (2, 3)
-    assert (later["userMessageCount"], later["name"]) == (1, "Sort the imports.")
-    assert human["userMessageCount"] == 1
-
-
 NOTICES = (
+    STOPPED,
+    "Operation stopped by hook",
     "<agent-notification>\n<agent-id>ad9c6de</agent-id>\n</agent-notification>",
     "<bash-notification>\n<shell-id>bb6abe4</shell-id>\n</bash-notification>",
     'Another Claude session sent a message:\n<teammate-message teammate_id="a">\nDone.',
@@ -58,16 +44,19 @@ NOTICES = (
 )
 
 
-@pytest.mark.parametrize("notice", NOTICES)
-def test_a_client_notice_is_not_a_message(world: World, home: Path, notice: str) -> None:
+def test_a_notice_is_not_a_message(world: World, home: Path) -> None:
     """S0.6, S0.46: the notice neither counts nor names a session; a user's quote of it counts."""
-    session, quoted = ClaudeSession(home), ClaudeSession(home)
-    session.prompt(notice)
-    session.turn("Sort the imports.")
-    quoted.turn(f"What is this?\n{notice}")
-    first, human = rows(world, [session, quoted])
-    assert (first["userMessageCount"], first["name"]) == (1, "Sort the imports.")
-    assert human["userMessageCount"] == 1
+    sessions = []
+    for notice in NOTICES:
+        sessions += [session := ClaudeSession(home), quoted := ClaudeSession(home)]
+        session.prompt(notice)
+        session.turn("Sort the imports.")
+        quoted.turn(f"What is this?\n{notice}")
+    found = rows(world, sessions)
+    for row in found[::2]:
+        counts = row["userMessageCount"], row["messageCount"]
+        assert (*counts, row["name"]) == (1, 2, "Sort the imports.")
+    assert {row["userMessageCount"] for row in found[1::2]} == {1}
 
 
 def test_a_plan_gives_its_session_a_name_and_a_parent(world: World, home: Path) -> None:
@@ -104,28 +93,23 @@ def test_a_plans_heading_is_found_anywhere_in_the_prompt(world: World, home: Pat
         assert shown == (TITLE, origin.id, 0)
 
 
-@pytest.mark.parametrize(
-    "above",
-    [
-        "```bash\n# install\npip install x\n```\n",
-        "- Steps:\n  ~~~\n  code\n# stray\n  ~~~\n",
-        "<!--\n# draft\n-->\n",
-    ],
+COMMENTS = (
+    "```bash\n# install\npip install x\n```\n",
+    "- Steps:\n  ~~~\n  code\n# stray\n  ~~~\n",
+    "<!--\n# draft\n-->\n",
 )
-def test_a_comment_in_code_is_not_a_plans_heading(world: World, home: Path, above: str) -> None:
-    """S0.46: `#` in code or an HTML comment is no heading; the next message is the name."""
-    session = ClaudeSession(home)
-    planned(session, "/elsewhere/x.jsonl", f"{above}1. Do it.", planContent="")
-    session.turn("Now commit this.")
-    assert rows(world, [session])[0]["name"] == "Now commit this."
 
 
-def test_a_plans_heading_is_cleaned(world: World, home: Path) -> None:
-    """S0.46: front matter is skipped, and closing `#` marks are removed."""
-    session = ClaudeSession(home)
-    plan = f"---\n# tags\na: b\n---\n\n# {TITLE} ##\n\n```\n# no\n```\n"
-    planned(session, "/elsewhere/x.jsonl", plan, planContent=plan)
-    assert [row["name"] for row in rows(world, [session])] == [TITLE]
+def test_a_plans_heading_is_cleaned_and_no_comment(world: World, home: Path) -> None:
+    """S0.46: `#` in code or an HTML comment is no heading; front matter and closing `#` go."""
+    *commented, cleaned = sessions = [ClaudeSession(home) for _ in (*COMMENTS, "")]
+    for session, above in zip(commented, COMMENTS, strict=True):
+        planned(session, "/elsewhere/x.jsonl", f"{above}1. Do it.", planContent="")
+        session.turn("Now commit this.")
+    plan = f"---\n# tags\na: b\n---\n\n# Plan: {TITLE} — Implementation Plan ##\n\n```\n# no\n```\n"
+    planned(cleaned, "/elsewhere/x.jsonl", plan, planContent=plan)
+    names = [row["name"] for row in rows(world, sessions)]
+    assert names == [*["Now commit this."] * len(commented), TITLE]
 
 
 def test_long_headings_and_many_notices_take_linear_time(world: World, home: Path) -> None:
@@ -134,9 +118,12 @@ def test_long_headings_and_many_notices_take_linear_time(world: World, home: Pat
     plan = f"# {TITLE}{' ' * 200_000}now\n"
     planned(wide, "/elsewhere/x.jsonl", plan, planContent=plan)
     long.turn("Watch the build.")
-    for _ in range(30_000):
-        long.prompt("<task-notification>done</task-notification>")
-        long.say()
+    long.prompt("<task-notification>done</task-notification>")
+    long.say()
+    pair = [json.loads(line) for line in long.path.read_text().splitlines()[-2:]]
+    ids = [f"{long.last}", *(f"n{number}" for number in range(60_000))]
+    links = ({"parentUuid": above, "uuid": own} for above, own in pairwise(ids))
+    append(long.path, *(line | link for line, link in zip(cycle(pair), links, strict=False)))
     assert [row["name"] for row in rows(world, sessions)] == [TITLE, "Watch the build."]
 
 

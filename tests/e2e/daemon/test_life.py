@@ -166,10 +166,13 @@ def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -
 
 DEAD = 4_194_999  # larger than any pid
 ID = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
-LEFT = (f".{ID}.{DEAD}.1.tmp", f"{ID}.meta.json.{DEAD}.1767225600000.tmp", f".s1.{DEAD}.77.tmp")
+LEFT = (
+    *(f".{ID}.{DEAD}.1.tmp", f"{ID}.meta.json.{DEAD}.1767225600000.tmp", f".s1.{DEAD}.77.tmp"),
+    *(f".a.b-c.{10**18}.1.tmp", f".{ID}.0.1.tmp"),
+)
 FOREIGN = (
     *("notes.tmp", f".{ID}.tmp", f".{ID}.{DEAD}.tmp", f".{ID}.x.1.tmp", f".{ID}.{DEAD}.1.tmp~"),
-    *(f"{ID}.meta.json.bak", f"..{DEAD}.1.tmp"),
+    *(f"{ID}.meta.json.bak", f"..{DEAD}.1.tmp", f".bad id.{DEAD}.1.tmp"),
 )
 
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from indexerd.integrations import service as units
-from tests.e2e.world import ROOT, Session
+from tests.e2e.world import ROOT, Session, until
 from tests.integrations import user_manager
-from tests.integrations.user_manager import UID, Manager, a_python, until
+from tests.integrations.user_manager import UID, Manager, a_python
 
 pytestmark = [*user_manager.MARKS, pytest.mark.timeout(150)]  # builds a wheel first
 

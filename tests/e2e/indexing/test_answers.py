@@ -119,7 +119,7 @@ def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
     session = place.session()
     session.say("user", "And now?")
     session.say("assistant", "Looking.", stopReason="toolUse")
-    place.wait_for(session)
+    place.world.seen(session)
     assert place.world.call("index", ref=session.id, force=True) == {"status": "queued"}
     with pytest.raises(AlreadyRunningError, match="already in progress"):
         place.world.call("index", ref=session.id, force=True)

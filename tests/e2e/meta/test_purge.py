@@ -62,13 +62,16 @@ def test_a_purged_session_does_not_return(world: World) -> None:
         world.wait_meta(session.id)
         world.wait_meta(other.id)
         world.call("update", ref=session.id, title="Mine", envHint="make")
-        (world.metas / f"{session.id}.digest.jsonl").write_text("{}\n")
+        left = f".{session.id}.4194999.1.tmp"  # by a dead writer
+        for name in (f"{session.id}.digest.jsonl", left):
+            (world.metas / name).write_text("{}\n")
         until(lambda: hit_by(world, SECRET), "the text")
         before = file_state(session.path)
         done = world.run("purge", session.id[:8], "--yes", "--json")
         assert (session.id, False) == (done["sessionId"], done["transcriptRemoved"])
         names = [f"{session.id}.{kind}" for kind in ("digest.jsonl", "meta.json", "user.json")]
-        assert [str(world.metas / name) for name in names] == sorted(done["removed"])
+        removed = [str(world.metas / name) for name in (left, *names)]
+        assert removed == sorted(done["removed"])
         assert_unknown(world, session)
         assert (meta_files(world, session), file_state(session.path)) == ([], before)
         session.talk(6)  # the agent writes on, and indexerd ignores it
@@ -80,7 +83,7 @@ def test_a_purged_session_does_not_return(world: World) -> None:
         row = json.loads(kept.read_text())
         assert (session.id, "pi", "cli") == (row["sessionId"], row["agent"], row["by"])
         (purged,) = logged(world, "session.purged")
-        assert (session.id, 3, False) == (purged["session"], purged["count"], purged["transcript"])
+        assert (session.id, 4, False) == (purged["session"], purged["count"], purged["transcript"])
     assert SECRET.encode() not in stored(world)
     (world.state / "store.sqlite").unlink()
     shutil.rmtree(world.state / "search")
@@ -104,6 +107,8 @@ def test_purging_cancels_a_running_index_call(world: World) -> None:
     with world.daemon():
         until(world.calls, "the run")
         assert world.call("purge", ref=session.id)["removed"] == []
+        until(world.telemetry, "the audit row, since the text was sent (S2.24)")
+        assert [row["error"] for row in world.telemetry()] == ["cancelled"]
         after = world.session(turns=5)
         world.wait_meta(after.id)  # only the other session is indexed
         assert_unknown(world, session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,24 +12,23 @@ from tests.e2e.world import Session, World
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.wire import Answer, Request
 
+Item = Answer | Callable[[], Answer]
+
 
 class Answering:
     def __init__(self, world: World, server: OpenAIServer) -> None:
         self.world, self.server = world, server
-        self._answers: dict[str, list[Answer]] = {}
+        self._answers: dict[str, list[Item]] = {}
         server.default = self._answer
 
-    def session(self, *answers: Answer, turns: int = 1) -> Session:
+    def session(self, *answers: Item, turns: int = 1) -> Session:
         session = self.world.session(turns)
         self.answers_for(session, *answers)
-        self.wait_for(session)
+        self.world.seen(session)
         return session
 
-    def answers_for(self, session: Session, *answers: Answer) -> None:
+    def answers_for(self, session: Session, *answers: Item) -> None:
         self._answers[session.id] = list(answers)
-
-    def wait_for(self, session: Session) -> None:
-        self.world.seen(session)
 
     def index(self, session: Session) -> dict[str, Any]:
         done = self.world.call("index", ref=session.id, force=True, wait=True)
@@ -44,8 +43,9 @@ class Answering:
 
     def _answer(self, request: Request) -> Answer | str:
         said = prompt(request)
-        answers: list[Answer] = next((a for key, a in self._answers.items() if key in said), [])
-        return answers.pop(0) if answers else "valid"
+        answers: list[Item] = next((a for key, a in self._answers.items() if key in said), [])
+        answer = answers.pop(0) if answers else "valid"
+        return answer() if callable(answer) else answer
 
 
 def prompt(request: Request) -> str:
@@ -55,7 +55,7 @@ def prompt(request: Request) -> str:
 
 
 @contextmanager
-def answering(root: Path) -> Iterator[Answering]:
+def answering(root: Path, **env: str) -> Iterator[Answering]:
     world = World(root)
     world.install_pi()
     with OpenAIServer() as server:
@@ -64,6 +64,7 @@ def answering(root: Path) -> Iterator[Answering]:
             "INDEXERD_PROVIDERS__OPENAI__BASE_URL": json.dumps(server.url),
             "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
             "INDEXERD_BUDGET__REQUESTS_PER_MINUTE": "10000",
+            **env,
         }
         with world.daemon():
             yield Answering(world, server)

@@ -68,6 +68,7 @@ def test_unresolved_references_have_a_status(world: World) -> None:
     broken = add(world, "Broken")
     with world.daemon():
         wait(world, broken, name="Broken")
+        until(lambda: len(world.call("search", query="purple valve")["hits"]) > 1)
         world.meta_path(broken).write_text("{")
         until(lambda: len(hit_by(world, "purple valve")) > 1, "both names")
         found = expand(world, f"@@no-such-thing @@purple-valve @@{broken} @@a-third-one")

@@ -132,7 +132,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answering]:
 def asked_model(
     place: Answering, session: Session, *citations: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    place.wait_for(session)
+    place.world.seen(session)
     place.answers_for(session, reply(json.dumps(GOOD | {"citations": list(citations)})))
     question = f"What was decided in {session.id}?"
     found = place.world.call("query_session", session=session.id, question=question)

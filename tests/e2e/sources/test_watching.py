@@ -48,10 +48,9 @@ def scan_rarely(world: World) -> None:
 
 
 def test_directories_created_after_the_start_are_watched(world: World) -> None:
-    """A scan finds the directories that agents did not have at first, and they are watched."""
+    """No agent has a directory at first; each is noticed with all its parents."""
     shutil.rmtree(world.pi.parent)
     home, data = world.root / "home", world.root / "data/opencode"
-    world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "2"
     with world.daemon():
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
         thread, claude = CodexThread(home), ClaudeSession(home)
@@ -65,12 +64,6 @@ def test_directories_created_after_the_start_are_watched(world: World) -> None:
             until(partial(world.row, ref), "the session")
         thread.turn()
         until(lambda: world.row(thread.id)["userMessageCount"] == 2, "the turn that followed")
-        shutil.rmtree(home / ".codex")
-        until(lambda: world.row(thread.id)["gone"], "its end")
-        other = CodexThread(world.root / "elsewhere")
-        other.turn()
-        (home / ".codex").symlink_to(other.home)
-        until(lambda: world.row(other.id), "the thread behind the link")
 
 
 def test_a_second_opencode_database_is_watched(world: World) -> None:
@@ -82,6 +75,26 @@ def test_a_second_opencode_database_is_watched(world: World) -> None:
         until(lambda: world.row("ses_1"), "the first database")
         Rows(data / "opencode-dev.db").session("ses_2")
         until(partial(world.row, "ses_2"), "the session of the other", patience=5)
+
+
+def test_a_directory_created_in_steps_deleted_and_linked_is_watched(world: World) -> None:
+    """Its parents are created in turn; it is deleted, then replaced by a link."""
+    home = world.root / "home"
+    codex, other = home / ".codex", CodexThread(world.root / "elsewhere")
+    other.turn()
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        for part in (codex, codex / "sessions"):
+            before = world.call("status")["lastScanAt"]
+            part.mkdir()
+            until(partial(has_scanned, world, before), "a scan")
+        thread = CodexThread(home)
+        thread.turn()
+        until(lambda: world.row(thread.id), "the thread")
+        shutil.rmtree(codex)
+        until(lambda: world.row(thread.id)["gone"], "its end")
+        codex.symlink_to(other.home)
+        until(lambda: world.row(other.id), "the thread behind the link")
 
 
 def queue_length() -> int:

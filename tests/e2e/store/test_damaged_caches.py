@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -25,9 +26,7 @@ STORE, INDEX = "store.sqlite", "search"
 # How the daemon ended, which cache is damaged (any file of the index), and how.
 PLACES = [*product(("ended", "killed"), (STORE, INDEX)), ("killed", f"{STORE}-wal")]
 PLAIN = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
-KINDS = ["flip", "zero", "head", "double", "cut", "empty"]
-# SQLite does not notice a flipped byte within a value: another name is shown until it is rebuilt.
-WAYS = [way for way in product(PLACES, KINDS) if (way[0][1], way[1]) != (STORE, "flip")]
+WAYS = [*product(PLACES, ["flip", "zero", "head", "double", "cut", "empty"])]
 
 
 class Template:
@@ -88,9 +87,13 @@ class Template:
         shutil.copytree(self.left[how], self.world.state)
         return self.world.state
 
-    def recovers(self, why: str) -> None:
+    def recovers(self, why: str, damage_while_running: Callable[[], object] | None = None) -> None:
         with self.world.daemon() as process:
             until(self.is_complete, f"all that was known, after {why}")
+            if damage_while_running is not None:
+                damage_while_running()
+                until(self.damaged_caches, f"a word about {why}")
+                until(self.is_complete, f"all that was known, in spite of {why}")
             assert self.world.call("status")["problems"] == [], why
             assert process.poll() is None, why
         assert len(self.world.calls()) == self.calls, why
@@ -161,6 +164,38 @@ def test_two_hundred_kinds_of_damage(template: Template, first: int) -> None:
         damaged(template, number)
 
 
+def spoil(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert old in data
+    with path.open("r+b") as file:
+        file.write(data.replace(old, new))
+
+
+ROWS = [  # old bytes, new bytes
+    (b'"agent":"pi"', b'"agent":"px"'),
+    (b'"sessionId":', b'"sessionId"}'),
+    (b'"name":"', b'"na\xff\xfe":"'),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), ROWS)
+def test_rows_changed_while_the_daemon_runs(template: Template, old: bytes, new: bytes) -> None:
+    """S3.30: the change is noticed at the next access, even if the new rows are valid."""
+    path = template.fresh("ended") / STORE
+    template.recovers(f"{new!r}", lambda: spoil(path, old, new))
+    assert template.damaged_caches() == {STORE: 1}
+
+
+def test_unread_rows_changed_while_the_daemon_runs(template: Template) -> None:
+    """S3.30: the checksum written at the end does not cover up the damage."""
+    path = template.fresh("ended") / STORE
+    with template.world.daemon():
+        until(template.is_complete, "all that was known")
+        spoil(path, *ROWS[0])
+    template.recovers("rows that nobody read")
+    assert template.damaged_caches() == {STORE: 1}
+
+
 def test_an_index_changed_while_the_daemon_runs(template: Template) -> None:
     """S3.30: after a panic of tantivy, the index is rebuilt; after an abort, at the next start."""
     state = template.fresh("ended")
@@ -179,10 +214,22 @@ def test_an_index_changed_while_the_daemon_runs(template: Template) -> None:
     assert template.damaged_caches() == {INDEX: 1}
 
 
+@pytest.mark.parametrize("once", [True, False])
+def test_a_store_without_checksum(template: Template, *, once: bool) -> None:
+    """S3.30: it is not trusted; here one row is no JSON."""
+    path = template.fresh("ended") / STORE
+    path.with_name(f"{STORE}.sum").unlink()
+    spoil(path, *ROWS[1])
+    if once:
+        template.world.run("run", "--once")
+    template.recovers("a checksum lost, and a row")
+    assert template.damaged_caches() == {STORE: 1}
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", f"{STORE}-shm"])
+@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}.sum"])
 def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
-    """S3.30: the directory is removed with the damaged store."""
+    """S3.30: the directory is moved aside with the damaged store."""
     path = template.fresh("killed") / name
     path.unlink(missing_ok=True)
     (path / "in the way").mkdir(parents=True)
@@ -190,12 +237,14 @@ def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
     assert template.damaged_caches() == {STORE: 1}
 
 
-@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", INDEX])
+@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", INDEX, "damaged"])
 def test_a_broken_link_in_place_of_a_cache(template: Template, name: str) -> None:
-    """S3.30: the daemon starts."""
+    """S3.30: the daemon starts, also if it cannot move a damaged store aside."""
     state = template.fresh("killed")
     remove(state / name)
     (state / name).symlink_to(state / "nowhere")
+    if name == "damaged":
+        spoil(state / STORE, *ROWS[0])
     template.recovers(f"a link in place of {name}")
 
 
@@ -264,3 +313,16 @@ def test_a_cache_overwritten_while_the_daemon_runs(template: Template, name: str
         for session, (data, last) in before.items():
             session.path.write_bytes(data)
             session.last = last
+
+
+def test_caches_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
+    """They could still contain purged text."""
+    world = World(tmp_path)
+    world.state.mkdir(parents=True, exist_ok=True)
+    old = [world.state / name for name in ("ledger.sqlite", "catalog.sqlite", "catalog.sqlite-wal")]
+    for path in old[1:]:
+        path.write_text("text of a session")
+    old[0].mkdir()
+    with world.daemon():
+        assert {line["path"] for line in logged(world, "cache.replaced")} == {*map(str, old)}
+    assert not any(path.exists() for path in old)
