@@ -33,13 +33,6 @@ from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.store.store import StateStore
 from indexerd.times import iso
 
-# How to branch in other agents, as only they write their files.
-_OWN_WAYS = {
-    "claude": "`claude --resume ID --fork-session` forks the session",
-    "codex": "`codex fork ID` forks the session",
-    "opencode": "fork the session inside opencode",
-}
-
 
 def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
     """Copy a session's state, in the thread that owns it; None if its file is gone."""
@@ -86,7 +79,7 @@ def make_branch(args: params.Branch, session: OpenSession) -> dict[str, Any]:
     if file is not None and (not file.startswith("/") or "\0" in file):
         raise UsageError("file must be an absolute path without NUL")
     if info.agent != "pi":
-        hint = _OWN_WAYS.get(info.agent)
+        hint = "the agent itself can fork a session"
         raise UsageError("branches can only be extracted from sessions of pi", hint=hint)
     rows = state.path()
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
