@@ -34,9 +34,8 @@ from indexerd.models.extractive.sentences import (
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
-_ANSWER = 12  # sentences of an answer that tell what it did
+_ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
 _END_AGE = 2  # turns before the last whose end still counts
-_TYPED = 12  # sentences of a request that hardly is a template
 _OFFER_MAX, _REPLY_MAX = 1500, 40  # characters of a question's end and of a reply
 _PICKED = 100.0  # worth of an option that the user picked: surely a decision
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
@@ -222,9 +221,8 @@ class _Session:
         for number, turn in enumerate(self._turns):
             # The first request says what to do, and a long one has rules.
             typed = turn.request if number and len(turn.request) <= _TYPED else []
-            chosen = [
-                s for s in typed if len(s.text) < _CHOICE_MAX and _states(s, lexicon.ANSWERED)
-            ]
+            short = [s for s in typed if len(s.text) < _CHOICE_MAX]
+            chosen = [s for s in short if _states(s, lexicon.ANSWERED)]
             chosen += [s for s in chain(*turn.answers) if _states(s, lexicon.CHOSEN)]
             yield from (_Found(self._weight(s.terms), s) for s in chosen)
 
@@ -284,6 +282,14 @@ class _Session:
         later = (other for other in self._retractions if other.message > sentence.message)
         return any(len(sentence.terms & other.terms) > 1 for other in later)
 
+    def written(self, name: str) -> list[str]:
+        """Return the two most central pull requests, issues and commits but for the name's."""
+        told = [
+            (kind, title) for kind, title in self.titles if kind in _LABELS and title not in name
+        ]
+        told.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
+        return [f"{_LABELS[kind]}: {title}" for kind, title in told[:2]]
+
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
         last = self._turns[-1] if self._turns else _Turn([], [])
@@ -294,8 +300,11 @@ class _Session:
 
 
 def _title(text: str) -> str:
-    """Make a title of a written one: "feat(parser): add x" is "Add x"."""
-    return headline(lexicon.TYPE.sub("", clean_line(text.partition("\\n")[0], 400), count=1))
+    """Make a title of a written one: "feat(parser): add x" is "Parser: add x"."""
+    line = clean_line(text.partition("\\n")[0], 400)
+    found = lexicon.TYPE.match(line)
+    subject, scope = line[found.end() if found else 0 :], found[1] or "" if found else ""
+    return headline(subject if topics(scope) <= topics(subject) else f"{scope}: {subject}")
 
 
 def _picked(offer: str, reply: str) -> Iterator[str]:
@@ -340,6 +349,7 @@ def describe(facts: Facts) -> Metadata:
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
     written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
+    told = (line for line in session.results() if line not in decisions)
     base = facts.cwd.rstrip("/") + "/"
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
@@ -348,19 +358,12 @@ def describe(facts: Facts) -> Metadata:
     sections = {
         "## Goal": goals,
         "## Key Decisions": decisions,
-        "## Outcome": [
-            *written[:_TITLES],
-            *(line for line in session.results() if line not in decisions),
-        ],
+        "## Outcome": [*written[:_TITLES], *told],
         "## Next Steps": session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
-    parts = [
-        "\n".join([head, *(f"- {line}" for line in lines)])
-        for head, lines in sections.items()
-        if lines
-    ]
-    came_of_it = [line for line in written if line.partition(": ")[2] not in name][:2]
+    parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
+    came_of_it = session.written(name)
     came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,

@@ -98,7 +98,7 @@ PASTED = re.compile(
 )  # no prose
 TYPE = re.compile(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
-    r"|initial(?: commit)?)(?:\([^)]{0,40}\))?!?:)?\s*",
+    r"|initial(?: commit)?)(?:\(([^)]{0,40})\))?!?:)?\s*",
     re.IGNORECASE,
 )
 PADDING = re.compile(  # before a request
@@ -126,6 +126,10 @@ PLACE = re.compile(  # directories that hold several projects, or parts of one
     re.IGNORECASE,
 )
 AFTER = re.compile(r"\s\([^()]*\)?\W*$")  # a title
+READING = re.compile(  # before the request itself
+    r"(?i)\A(?:(?:take|have) a look at|read|look at|check|see) [^,;!?]{1,80}?"
+    r"(?:, and|,| and)(?: then)? (?=\w+ \S+ \S)"
+)
 OUTCRY = re.compile(
     r"\b(?:piece of (?:shit|crap|junk)|(?:you )?(?:idiot|moron)\w*|what the (?:hell|fuck)|fu+ck\w*"
     r"|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b[\s,.!]*",

@@ -204,6 +204,7 @@ def headline(text: str) -> str:
     text = _COMMAND.sub("", plain(text), count=1).lstrip(_OUTER)
     text = _PATH.sub(lambda path: path[1] or path[2], text)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
+    text = lexicon.READING.sub("", text, count=1) or text
     text = _SLUG.sub(lambda slug: slug[1].replace("-", " "), text)
     if len(text) > TITLE_MAX:
         ends = [gap.start() for gap in lexicon.CLAUSE.finditer(text[: TITLE_MAX + 2])]

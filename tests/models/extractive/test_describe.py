@@ -65,6 +65,10 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "The importer drops rows with umlauts again",
         ),
         (
+            "Can you read docs/api.md and then add tests for the paging endpoints?",
+            "Add tests for the paging endpoints",
+        ),
+        (
             "please execute this plan docs/plans/upload-retry-plan.md.",
             "Upload retry plan",
         ),
