@@ -47,14 +47,21 @@ def commands(
             yield from commands(found, (*path, below), context)
 
 
-def block(text: str) -> str:
-    lines = "\n".join(line.rstrip() for line in text.splitlines())
+def block(command: str, text: str) -> str:
+    """A command's help. All have `-h`, which the program's own help explains."""
+    if command:
+        text = re.sub(r"(?m)^  -h, --help .*\n?", "", text + "\n").replace("Options:\n\n", "")
+        text = text.removesuffix("Options:\n")
+    lines = "\n".join(line.rstrip() for line in text.rstrip().splitlines())
     return f"```text\n{lines}\n```\n"
 
 
 def test_every_commands_help_is_in_the_document() -> None:
-    """Each command and sub-command once, in the program's order, word for word."""
-    expected = {words: block(text) for words, text in commands()}
+    """Each command once, in the program's order; sub-commands if they have options."""
+    blocks = {words: block(words, text) for words, text in commands()}
+    expected = {
+        words: text for words, text in blocks.items() if " " not in words or "Options:" in text
+    }
     path = ROOT / "docs/CLI.md"
     if os.environ.get("UPDATE_DOCS"):
 
