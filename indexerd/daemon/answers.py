@@ -196,10 +196,8 @@ class Answers:
             parent = self._link(link.parent)
             if parent is None:
                 siblings = self._children([link.parent])
-                return [
-                    link,
-                    *(s for s in siblings if s.session_id != link.session_id),
-                ], link.parent
+                others = [other for other in siblings if other.session_id != link.session_id]
+                return [link, *others], link.parent
             link = parent
         return [link], ""
 

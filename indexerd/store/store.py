@@ -49,7 +49,6 @@ _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
-_USE = "day, model, prompts, input, output, cache_read, cache_write, cost"
 _GIVEN = "SELECT value FROM json_each(?)"
 _ORDERS = {  # of a page; times and costs that are unknown come last
     "recent": "modified",
@@ -464,24 +463,17 @@ class StateStore:
         return self._read(lambda db: db.execute(sql, values).fetchall())
 
     def put_usage(self, session_id: str, usage: SessionUsage) -> None:
-        """Write the changes of a session's use by day and model, and its context."""
-        new = {
-            (use.day, use.model, *(min(n, _COUNT_MAX) for n in counts), use.cost_usd)
-            for use in usage.uses
-            for counts in ((use.prompts, *use.tokens),)
-        }
-        sql = f"SELECT {_USE} FROM usage WHERE id = ?"  # noqa: S608 - ours
+        """Replace a session's use by day and model, and its context."""
         names = "context = ?, context_window = ?, provider = ?, model = ?"
         last = usage.context, usage.window, usage.provider, usage.model
         with self.batch():
             self._run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
-            old = set(self.select(sql, session_id))
-            for day, model, *_ in old - new:
-                key = session_id, day, model
-                self._run("DELETE FROM usage WHERE id = ? AND day = ? AND model = ?", *key)
-            for values in new - old:
-                marks = ", ".join("?" * (1 + len(values)))
-                self._run(f"INSERT INTO usage VALUES ({marks})", session_id, *values)  # noqa: S608 - ours
+            self._run("DELETE FROM usage WHERE id = ?", session_id)
+            for use in usage.uses:
+                counts = (min(count, _COUNT_MAX) for count in (use.prompts, *use.tokens))
+                values = session_id, use.day, use.model, *counts, use.cost_usd
+                marks = ", ".join("?" * len(values))
+                self._run(f"INSERT INTO usage VALUES ({marks})", *values)  # noqa: S608 - ours
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Write rows with their names and text hashes; return the sessions whose texts changed."""
@@ -642,7 +634,7 @@ def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
-    """Write the changes of one row; return whether its texts changed."""
+    """Write one row; return whether its texts changed."""
     *aliases, name, cwd, file, parent = (
         replace_surrogates(str(value or ""))
         for value in (
@@ -670,24 +662,16 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "duration": row.get("durationMs"),
         "cost": row.get("costUsd"),
     }
-    whole = json.dumps(row, separators=(",", ":"))
-    sql = f"SELECT row, {', '.join(values)} FROM session JOIN record USING (id) WHERE id = ?"  # noqa: S608 - ours
+    sql = "SELECT text_hash FROM session WHERE id = ?"
     old = db.execute(sql, (names.session_id,)).fetchone()
-    if old is None:
-        marks = ", ".join("?" * len(values))
-        sql = f"INSERT INTO session ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - ours
-        db.execute(sql, [*values.values()])
-        db.execute("INSERT INTO record VALUES (?, ?)", (names.session_id, whole))
-        return True
-    known = dict(zip(values, old[1:], strict=True))
-    changed = {key: value for key, value in values.items() if known[key] != value}
-    if changed:  # only these, so that other indexes are not written
-        columns = ", ".join(f"{key} = ?" for key in changed)
-        sql = f"UPDATE session SET {columns} WHERE id = ?"  # noqa: S608 - ours
-        db.execute(sql, (*changed.values(), names.session_id))
-    if old[0] != whole:
-        db.execute("UPDATE record SET row = ? WHERE id = ?", (whole, names.session_id))
-    return "text_hash" in changed
+    columns, marks = ", ".join(values), ", ".join("?" * len(values))
+    updates = ", ".join(f"{key} = excluded.{key}" for key in values)
+    sql = f"INSERT INTO session ({columns}) VALUES ({marks})"  # noqa: S608 - ours
+    sql += f" ON CONFLICT (id) DO UPDATE SET {updates}"
+    db.execute(sql, [*values.values()])
+    whole = json.dumps(row, separators=(",", ":"))
+    db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (names.session_id, whole))
+    return bool(old != (texts,))
 
 
 def hashed(*texts: str) -> bytes:
