@@ -6,6 +6,10 @@ _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def compact(number: float) -> str:
     """Write a count in at most five characters, as 950, 1.2k, 34k or 5.6M."""
     for size, unit in _SIZES:

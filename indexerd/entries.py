@@ -170,7 +170,6 @@ class Entry(msgspec.Struct, frozen=True):
     # For what the model gets, if that differs:
     sent: tuple[str, ...] | None = None  # the texts
     sent_as: str | None = None  # the role
-    ahead: bool = False  # sent after tool results, before the texts since the newest answer
     unseen: bool = False  # later lines exclude it from the conversation
     # For some kinds only:
     provider: str | None = None  # of the model

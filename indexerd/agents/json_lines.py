@@ -178,11 +178,6 @@ def patched_files(patch: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path.strip() for path in _PATCHED.findall(patch)))
 
 
-def close_truncated_json(head: bytes) -> bytes:
-    """Close a JSON document of which only the beginning is known."""
-    return json.dumps(_truncated_json(head)).encode()
-
-
 def _truncated_json(head: bytes) -> Any:
     from pydantic_core import from_json  # noqa: PLC0415 - such lines are rare
 

@@ -17,7 +17,7 @@ from indexerd.errors import DaemonDownError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from typing import Any, Self
 
     from indexerd.daemon.methods import LocalBackend
     from indexerd.errors import IndexerdError
@@ -79,25 +79,30 @@ class App:
 
 
 class Clock:
-    """On a terminal, shows how long an answer takes, after the first second."""
+    """On a terminal, shows what is being done, and for how long, after the first second."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent or not sys.stderr.isatty()
+        self._what = ""
 
-    def __enter__(self) -> None:
-        if self._silent:
-            return
-        import threading
+    def __enter__(self) -> Self:
+        if not self._silent:
+            import threading
 
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True)
-        self._thread.start()
+            self._done = threading.Event()
+            self._thread = threading.Thread(target=self._count, daemon=True)
+            self._thread.start()
+        return self
 
-    def _show(self) -> None:
+    def show(self, what: str, done: int, total: int) -> None:
+        """Name the work, and how much of how much (or 0) is done."""
+        self._what = f"{what}: {done:,} of {total:,}, " if total else f"{what}, "
+
+    def _count(self) -> None:
         seconds = 0
         while not self._done.wait(1.0):
             seconds += 1
-            aside(f"\r{seconds} s …", end="")
+            aside(f"\r\x1b[K{self._what}{seconds} s …", end="")
         aside("\r\x1b[K" if seconds else "", end="")
 
     def __exit__(self, *_: object) -> None:

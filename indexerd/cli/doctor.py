@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from indexerd.amounts import count
 from indexerd.cli.backend import App, put, safe
 from indexerd.cli.main import as_json, command, current, flag
-from indexerd.cli.printing import count
 from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import shown_path
 
@@ -59,7 +59,11 @@ def _checks(app: App) -> Iterator[Check]:
         state, finding, cure = _looked(Path(root.sessions))
         if state == "ok":
             yield root.agent, *_scanned(root)
-        elif state == "bad" or not any(_is_elsewhere(root, other) for other in roots):
+        # No complaint if the agent keeps its sessions in another of its places, which exists.
+        elif state == "bad" or not any(
+            other.agent == root.agent and other is not root and Path(other.sessions).exists()
+            for other in roots
+        ):
             wanted = getattr(loaded.settings.agents, root.agent).roots
             if state == "note" and not wanted:  # the agent may not be installed
                 state, finding = "ok", f"no sessions; {finding}"
@@ -92,11 +96,6 @@ def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
     if writable and not os.access(path, os.W_OK):
         return "bad", f"{path} is not writable", "check its owner and mode"
     return "ok", str(path), ""
-
-
-def _is_elsewhere(root: SessionRoot, other: SessionRoot) -> bool:
-    """Whether an agent keeps its sessions in another of its places, which exists."""
-    return other.agent == root.agent and other is not root and Path(other.sessions).exists()
 
 
 def _refused(base_url: str, model: str) -> str:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from textwrap import fill
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -30,6 +28,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 
+from indexerd.amounts import count
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, project, safe
 from indexerd.errors import IndexerdError
@@ -42,7 +41,6 @@ _DIM = "fg:ansibrightblack"
 _KEYS = " Enter resume · Tab show · Esc leave"
 
 Row = dict[str, Any]
-_T = TypeVar("_T")
 
 
 class Choice(NamedTuple):
@@ -82,62 +80,36 @@ class _Picker:
     def __init__(self, app: App, rows: list[Row]) -> None:
         self._app, self._rows = app, rows
         self._at = 0  # the selected row
-        self._asked = self._answered = 0  # numbers of the newest search, and of that shown
-        self._action = ""  # what to do once the newest search is answered
-        self._thread = ThreadPoolExecutor(1)
-        self._previews: dict[str, Row] = {}  # answers of `get`
+        self._answered = ""  # the query whose rows are shown
+        self._action = ""  # what to do once the newest query is answered
         self._note = ""
+        self._thread = ThreadPoolExecutor(1)
         self._query = Buffer(multiline=False, on_text_changed=lambda _: self._ask())
         self.application: Application[Choice | None] = Application(
             layout=self._layout(), key_bindings=self._keys(), full_screen=True
         )
-        self.application.pre_run_callables.append(lambda: self._start(self._preview()))
-
-    # -- answers
-
-    def _start(self, task: Coroutine[Any, Any, None]) -> None:
-        self.application.create_background_task(task)
 
     def _ask(self) -> None:
-        self._asked, self._action = self._asked + 1, ""
-        self._start(self._search(self._asked, self._query.text))
+        self._action = ""
+        self.application.create_background_task(self._search(self._query.text))
 
-    async def _search(self, number: int, query: str) -> None:
-        rows = await self._answer(lambda: _found(self._app, query), lambda: number == self._asked)
-        if rows is not None:
+    async def _search(self, query: str) -> None:
+        """Search in the thread, and show the rows, unless the query has changed by then."""
+
+        def work() -> list[Row] | None:
+            return _found(self._app, query) if query == self._query.text else None
+
+        try:
+            rows = await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except IndexerdError as bad:
+            self._note, rows = safe(bad), None
+        if rows is not None and query == self._query.text:
             lacking = bool(rows) and rows[0].get("partial", False)
-            self._rows, self._at, self._answered = rows, -1 if lacking else 0, number
+            self._rows, self._at, self._answered = rows, -1 if lacking else 0, query
             self._note = "no session has all of these words; these have some" if lacking else ""
-            self.application.invalidate()
             if self._action:
                 self._choose(self._action)
-            else:
-                await self._preview()
-
-    async def _preview(self) -> None:
-        """Load what is shown of the selected session."""
-        key = self._selected
-        if key and key not in self._previews:
-            call = partial(self._app.call, "get", {"ref": key})
-            answer = await self._answer(call, lambda: key == self._selected)
-            if answer is not None:
-                self._previews[key] = answer
-                self.application.invalidate()
-
-    async def _answer(self, work: Callable[[], _T], wanted: Callable[[], bool]) -> _T | None:
-        """Do work in the thread, if its answer is wanted before and after."""
-        loop = asyncio.get_running_loop()
-        try:
-            run = loop.run_in_executor(self._thread, lambda: work() if wanted() else None)
-            answer = await run
-        except IndexerdError as bad:
-            self._note, answer = safe(bad), None
-            self.application.invalidate()
-        return answer if wanted() else None
-
-    @property
-    def _selected(self) -> str:
-        return str(self._rows[self._at]["sessionId"]) if self._rows and self._at >= 0 else ""
+        self.application.invalidate()
 
     # -- keys
 
@@ -154,12 +126,11 @@ class _Picker:
 
     def _move(self, step: int) -> None:
         self._at = max(0, min(len(self._rows) - 1, self._at + step))
-        self._start(self._preview())
 
     def _choose(self, action: str) -> None:
         """End with the selected session; of a search that is not answered yet, with its first."""
-        self._action = action if self._answered < self._asked else ""
-        if self._selected and not self._action:
+        self._action = action if self._answered != self._query.text else ""
+        if self._rows and self._at >= 0 and not self._action:
             self.application.exit(result=Choice(action, self._rows[self._at]))
 
     # -- what is shown
@@ -199,18 +170,13 @@ class _Picker:
         return lines
 
     def _about(self) -> StyleAndTextTuples:
-        if not self._selected:
+        if not self._rows or self._at < 0:
             return []
         row = self._rows[self._at]
-        meta = self._previews.get(row["sessionId"], {}).get("meta") or {}
         lines: StyleAndTextTuples = [("bold", f"{safe(row['name'])}\n")]
-        texts = [row.get("description"), meta.get("summary") or row.get("firstUserMessage")]
-        facts = [
-            safe(row["cwd"]),
-            render.count(row["userMessageCount"], "prompt"),
-            *row.get("models", ()),
-        ]
+        facts = [safe(row["cwd"]), count(row["userMessageCount"], "prompt"), *row["models"]]
         lines.append((_DIM, safe(" · ".join(facts)) + "\n\n"))
-        for line in (line for text in texts if text for line in [*render.paragraph(text), ""]):
+        texts = filter(None, (row["description"], row["firstUserMessage"]))
+        for line in (line for text in texts for line in [*render.paragraph(text), ""]):
             lines.append(("", fill(line, max(20, self._width - 2)) + "\n"))
         return lines

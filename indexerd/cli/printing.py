@@ -138,10 +138,6 @@ def _text(value: Any, name: str = "") -> str:
     return " ".join(str(value).split("\n"))
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def heading(name: str, more: str = "") -> str:
     return styled(safe(name), _BOLD) + more
 

@@ -23,9 +23,8 @@ from urllib.parse import quote
 import click
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import INTERRUPTED, App, aside, project, put
+from indexerd.cli.backend import INTERRUPTED, App, Clock, aside, project, put
 from indexerd.cli.main import ANY_REF, as_json, command, current, flag, option
-from indexerd.cli.progress import progress
 from indexerd.errors import ConfigError, DamagedError, IndexerdError, WriteError
 from indexerd.mcp.hosts import HOSTS, snippet
 
@@ -76,8 +75,8 @@ def run(*, once: bool) -> int:
         if not once:
             asyncio.run(daemon.serve())
             return 0
-        with progress() as show:
-            report = asyncio.run(daemon.once(show))
+        with Clock(silent=app.json) as clock:
+            report = asyncio.run(daemon.once(clock.show))
     except KeyboardInterrupt:
         aside("interrupted; run it again to go on")
         return INTERRUPTED

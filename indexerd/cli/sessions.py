@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import dollars, duration
+from indexerd.amounts import count, dollars, duration
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -28,7 +28,7 @@ from indexerd.times import since
 _PLACES = 3  # in a session that are shown of a search, about
 _WIDE, _NARROW = 120, 60  # columns of a terminal, below which lists are shortened
 _PAGE = 500  # rows of one answer of the socket
-_ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "sub-agent: "}
+_ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
 userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
 toolsUsed namedBy parentSessionId parentSessionFile"""
@@ -151,9 +151,7 @@ def search(limit: int, **params: Any) -> Iterator[str]:
     hits = list[dict[str, Any]](answer["hits"])
     for key in [*dict.fromkeys(hit["sessionId"] for hit in hits)][:limit]:
         places = [hit for hit in hits if hit["sessionId"] == key]
-        row = _marked(
-            answer["rows"].get(key) or {"name": "", "cwd": "", "gone": False, "archived": False}
-        )
+        row = _marked(answer["rows"][key])
         facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
         yield render.heading(row["name"], f"  {key}")
@@ -217,11 +215,11 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
         few = "not indexed: too few new prompts; --force indexes it anyway"
         return few if answer["status"] == "below_threshold" else str(answer["status"])
     if "queued" in answer:
-        return f"{render.count(len(answer['queued']), 'session')} queued"
+        return f"{count(len(answer['queued']), 'session')} queued"
     cost = answer["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most {dollars(cost)}"
     needs = f"about {answer['inputTokens']:,} tokens to {safe(answer['model'] or 'no model')}"
-    return f"{render.count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
+    return f"{count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
 
 
 @cli.method("update", cli.REF, cli.argument("title"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from indexerd.amounts import count
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
@@ -169,8 +170,8 @@ def history(answer: Any) -> Iterator[str]:
         more = safe(message["entryId"] if full else render.without_marks(text))
         yield render.heading(f"{message['n']} {message['role']}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
-    count = render.count(answer["fullMessageCount"], "message")
-    yield f"{count}, {answer['foldedMessages']} of them summarised"
+    messages = count(answer["fullMessageCount"], "message")
+    yield f"{messages}, {answer['foldedMessages']} of them summarised"
 
 
 @cli.method("digest", cli.REF)

@@ -6,14 +6,13 @@ Tables have bars on a terminal. On a narrow one, columns are left out before the
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from indexerd.amounts import compact, dollars, duration
+from indexerd.amounts import compact, count, dollars, duration
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, safe
@@ -58,10 +57,9 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
 
 def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
-    sessions = render.count(sums["sessions"], "session")
-    yield render.heading(f"{sessions}, {render.count(sums['prompts'], 'prompt')}")
-    cost = dollars(sums["costUsd"])
-    yield f"{compact(_tokens(sums))} tokens" + (f", {cost}" if cost else "")
+    sessions = count(sums["sessions"], "session")
+    yield render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
+    yield ", ".join(filter(None, (f"{compact(_tokens(sums))} tokens", dollars(sums["costUsd"]))))
     for by, key in _GROUPS.items():
         rows = answer[key][-DAYS:] if by == "day" else answer[key][:NAMES]
         more = len(answer[key]) - len(rows)
@@ -69,22 +67,21 @@ def _overview(answer: Row) -> Iterator[str]:
         if more:
             yield f"{more} more; --by {by} shows all"
     longest = [row for row in answer["longest"] if row["durationMs"]][:5]
-    yield ""
-    longest_rows = [(duration(row["durationMs"]), safe(row["name"])) for row in longest]
-    yield from render.table(("lasted", "longest sessions"), longest_rows)
+    lines = [(duration(row["durationMs"]), row["name"]) for row in longest]
+    yield from ("", *render.table(("lasted", "longest sessions"), lines))
     tenths, unknown = answer["context"]["tenths"], answer["context"]["unknown"]
     if any(tenths):
         labels = [f"{10 * at}-{10 * at + 10}%" for at in range(10)]
         cells = {"context used": labels, "sessions": [*map(str, tenths)]}
         yield from ("", *_bars(cells, tenths))
         if unknown:
-            yield f"{render.count(unknown, 'session')} with a model of unknown window"
+            yield f"{count(unknown, 'session')} with a model of unknown window"
     indexing = answer["indexing"]
     since, unpriced = indexing["since"], indexing["unpricedCalls"]
     cost = f"{dollars(indexing['costUsd'])} since {since}" if since else "no calls to remote models"
     yield from ("", f"Indexing: {cost}")
     if unpriced:
-        yield f"{render.count(unpriced, 'call')} of unknown cost"
+        yield f"{count(unpriced, 'call')} of unknown cost"
 
 
 def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:
@@ -115,10 +112,10 @@ def _tokens(sums: Row) -> int:
 
 def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
     """Lay out columns, names first; on a terminal with a bar for each value."""
-    if not (cli.current().color == "always" or sys.stdout.isatty()):
+    if not render.on_terminal():
         yield from map("\t".join, zip(*cells.values(), strict=True))
         return
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import cell_len
 
     columns = shutil.get_terminal_size().columns
     widths = {name: max(map(cell_len, (name, *texts))) for name, texts in cells.items()}
@@ -134,13 +131,13 @@ def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
     most = max(values, default=0)
 
     def line(texts: Sequence[str]) -> str:
-        numbers = [text.rjust(widths[name]) for name, text in zip(cells, texts, strict=True)]
-        width, text = widths[first], texts[0]
-        while cell_len(text) > width and "/" in text[2:]:  # a path's end says more
+        text, *numbers = texts
+        while cell_len(text) > widths[first] and "/" in text[2:]:  # a path's end says more
             text = f"…/{text[2:].partition('/')[2]}"
-        if cell_len(text) > width:
-            text = set_cell_size(text, width - 1) + "…"
-        return "  ".join([set_cell_size(text, width), *numbers[1:]])
+        numbers = [
+            number.rjust(widths[name]) for number, name in zip(numbers, [*cells][1:], strict=True)
+        ]
+        return "  ".join([render.fitted(text, widths[first]), *numbers])
 
     yield render.dim(line([*cells]))
     for texts, value in zip(zip(*cells.values(), strict=True), values, strict=True):

@@ -6,8 +6,7 @@ The daemon and commands without a daemon use these. They write nothing, and read
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,16 @@ import msgspec
 
 from indexerd.daemon.usage import usage
 from indexerd.errors import NotFoundError
-from indexerd.meta.sidecar import Sidecar, footer, listed, read_all, read_sidecar
+from indexerd.meta.model import UserFile
+from indexerd.meta.sidecar import footer, listed, read_all, read_sidecar
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import best_sessions, search
-from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
+from indexerd.sessions.family import Link, by_age, depth_first, kept, member
 
-ANCESTORS_MAX = 8  # generations whose context sets are looked up
 MEMBERS_MAX = 500  # sessions of a family
 PROJECTS_MAX = 500  # in one answer
 
@@ -38,14 +37,14 @@ class Answers:
     def __init__(
         self,
         texts: TextIndex,
-        hidden: Callable[[Row], bool] | None = None,
+        hidden: Collection[str] = (),
         *,
         home: Callable[[str], str | None] = lambda _: None,
         behind: Callable[[], int] = int,
     ) -> None:
         """Answer from a store and its text index.
 
-        `hidden(row)` applies the exclusions; a daemon has already applied them to the store.
+        `hidden` are excluded sessions; a daemon has already removed them from the store.
         `home(session_id)` returns the directory of the session's meta file, if it has one.
         `behind()` counts sessions with text that is not searchable yet.
         """
@@ -53,12 +52,11 @@ class Answers:
         self._behind = behind
         self._texts = texts
         self._store = texts.store
-        self._sifts, self._hidden = hidden is not None, hidden or (lambda _: False)
-        self.name_index = NameIndex(texts.store, lambda key: bool(hidden) and not self._row(key))
+        self._hidden = hidden
+        self.name_index = NameIndex(texts.store, hidden)
 
     def _row(self, session_id: str) -> Row | None:
-        row = self._store.get(session_id)
-        return None if row is None or self._hidden(row) else row
+        return self._shown([session_id]).get(session_id)
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> Row:
         """Return the row of the session that a reference means.
@@ -107,12 +105,12 @@ class Answers:
 
     def list(self, args: params.List) -> Row:
         page, cursor = self._store.page(**msgspec.structs.asdict(args))
-        rows = [row for row in page if not self._hidden(row)]
+        rows = [row for row in page if row["sessionId"] not in self._hidden]
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def counts(self, args: params.Counts) -> Row:
         """Count sessions by agent, project and time, each as the other filters leave them."""
-        filters: Row = msgspec.structs.asdict(args) | {"without": self._hidden_ids()}
+        filters: Row = msgspec.structs.asdict(args) | {"without": [*self._hidden]}
         times = [None, *filters.pop("times")]
 
         def count(by: str, **changed: str | None) -> dict[str, int]:
@@ -127,35 +125,25 @@ class Answers:
 
     def usage(self, args: params.Usage, calls: Path) -> Row:
         """Sum up prompts, tokens and cost; `calls` is the budget's journal."""
-        return usage(self._store, args, calls, self._hidden_ids())
-
-    def _hidden_ids(self) -> Sequence[str]:
-        if not self._sifts:
-            return ()
-        keys = ("sessionId", "sessionFile", "cwd")
-        stored = self._store.select("SELECT id, file, cwd FROM session")
-        return [row[0] for row in stored if self._hidden(dict(zip(keys, row, strict=True)))]
+        return usage(self._store, args, calls, [*self._hidden])
 
     def search(self, args: params.Search) -> Row:
         where = {key: getattr(args, key) for key in ("agent", "cwd", "since", "tag")}
         hits, warnings = search(self._texts, args.query, **where, limit=args.limit)
-        answer: Row = {"hits": hits}
-        if args.rows or self._sifts:
-            rows = self._shown(hit["sessionId"] for hit in hits)
-            answer = {"hits": [hit for hit in hits if hit["sessionId"] in rows]}
-            answer |= {"rows": rows} if args.rows else {}
+        answer: Row = {"hits": [hit for hit in hits if hit["sessionId"] not in self._hidden]}
+        if args.rows:
+            answer["rows"] = self._shown(hit["sessionId"] for hit in hits)
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
         return answer | ({"warnings": warnings} if warnings else {})
 
     def get(self, args: RefParams) -> Row:
         row = self.row(args.ref, cwd=args.cwd)
-        paths = self.sidecar_paths(row) if self.home(row["sessionId"]) is not None else []
-        return {"session": row} | read_all(row["sessionId"], paths)
+        return {"session": row} | read_all(row["sessionId"], self.home(row["sessionId"]))
 
-    def sidecar(self, row: Row) -> Sidecar:
-        """Return a session's sidecar and context sets; callable in any thread."""
-        return read_sidecar(self.sidecar_paths(row))
+    def sidecar(self, row: Row) -> UserFile:
+        """Read a session's sidecar; callable in any thread."""
+        return read_sidecar(self.sidecar_path(row))
 
     def context(self, row: Row, args: params.GetContext) -> Row:
         text, context = listed(self.sidecar(row).context, args.set_name)
@@ -164,24 +152,12 @@ class Answers:
     def footer(self, row: Row, _asked: RefParams) -> Row:
         return {"sessionId": row["sessionId"], **footer(self.sidecar(row).context, row["cwd"])}
 
-    def sidecar_paths(self, row: Row) -> Sequence[Path]:
-        """Return the path of a session's sidecar, then those of its ancestors, nearest first.
-
-        NotFoundError if the session has no meta directory.
-        """
-        paths: list[Path] = []
-        with suppress(NotFoundError):  # an unknown ancestor
-            for _ in range(ANCESTORS_MAX + 1):
-                home = self.home(row["sessionId"])
-                if home is None and not paths:
-                    break
-                paths += [Path(home) / user_name(row["sessionId"])] if home else []
-                if not is_fork(row):
-                    break
-                row = self.by_id(row["parentSessionId"])
-        if not paths:
+    def sidecar_path(self, row: Row) -> Path:
+        """Return the path of a session's sidecar; NotFoundError if it has no meta directory."""
+        home = self.home(row["sessionId"])
+        if home is None:
             raise NotFoundError("this session has no directory for a sidecar")
-        return paths
+        return Path(home) / user_name(row["sessionId"])
 
     def family(self, row: Row, _asked: RefParams | None = None) -> Row:
         """Return a session's ancestors and all their descendants; callable in any thread.
@@ -197,14 +173,12 @@ class Answers:
             below = below | level
         places = depth_first(roots, below.values())
         shown = kept(places, own, MEMBERS_MAX)
-        rows = self._store.get_many(key for p in shown for key in (p.session_id, p.parent))
+        rows = self._store.get_many(place.session_id for place in shown)
         members = []
-        for session_id, depth, parent in shown:
+        for session_id, depth, _ in shown:
             if session_id in rows:  # it may have been purged meanwhile
-                on = self._texts.carries_on(parent, session_id) if parent else None
-                named = bool(missing) or depth > 0
-                how = relation(rows[session_id], rows.get(parent), named=named, carries_on=on)
-                members.append(member(rows[session_id], depth, how))
+                child = bool(missing) or depth > 0
+                members.append(member(rows[session_id], depth, child=child))
         answer: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
         return answer | ({"missingParent": missing} if missing else {})
 
@@ -238,10 +212,4 @@ class Answers:
         return [link for link in links if link.session_id in shown]
 
     def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
-        rows = self._store.get_many(session_ids)
-        return {key: row for key, row in rows.items() if not self._hidden(row)}
-
-
-def is_fork(row: Row) -> bool:
-    """Whether a session continues another; a sub-agent does not."""
-    return bool(row.get("parentSessionId")) and not row.get("subagent")
+        return self._store.get_many(key for key in session_ids if key not in self._hidden)

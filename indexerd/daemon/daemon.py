@@ -50,7 +50,6 @@ from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
-from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
@@ -108,15 +107,15 @@ class Daemon:
         self.pipeline.on_growth = self.auto_digests.grown
 
     def _library(self) -> Library:
-        home, bus = self._home, self.bus
+        bus = self.bus
         library = Library(
             self._store,
             self._texts,
-            roots=lambda: session_roots(self._settings(), self._env, home),
-            exclude=lambda: at_home(self._settings().privacy.exclude, home),
+            self._settings,
+            self._env,
+            self._home,
             report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
-            patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten.agents
         return library

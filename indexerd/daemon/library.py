@@ -8,21 +8,24 @@ The event loop gets each `Update` once it is in the store. While our own disk is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 from indexerd.daemon.files import Files, Update
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
+from indexerd.privacy.exclusions import at_home
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
 from indexerd.sessions.facts import RowFacts, SessionUsage
 from indexerd.sessions.info import SessionInfo
-from indexerd.sources.roots import SUFFIXES, SessionRoot
+from indexerd.settings import Settings
+from indexerd.sources.roots import SUFFIXES, SessionRoot, session_roots
 from indexerd.sources.scan import ScanResult, SessionDiscovery
 from indexerd.store.store import StateStore
 
@@ -38,24 +41,27 @@ class Library:
         self,
         store: StateStore,
         index: TextIndex,
+        settings: Callable[[], Settings],
+        env: Mapping[str, str],
+        home: Path,
         *,
-        roots: Callable[[], list[SessionRoot]],
-        exclude: Callable[[], list[str]],
         report: Callable[[str, str], None],
         defect: Callable[[str, Exception], None],
-        patterns: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`patterns()` returns the user's own patterns of secrets."""
+        """`report` gets a session with an invalid meta file, `defect` a file that was set aside."""
         self.store = store
         self.index = index
-        self._find_roots = roots
+        self._settings, self._env, self._home = settings, env, home
         self.metas = MetaCache(store, report)
         self.discovery = SessionDiscovery()
         files = self.files = Files(
-            since=self.metas.since, title=self.discovery.title, exclude=exclude, defect=defect
+            since=self.metas.since,
+            title=self.discovery.title,
+            exclude=lambda: at_home(settings().privacy.exclude, home),
+            defect=defect,
         )
         self._rows = Rows(files, self.metas, store)
-        self._secrets = OwnSecrets(patterns)
+        self._secrets = OwnSecrets(lambda: settings().redact.extra_patterns)
         publish = self._publish_facts
         self.texts = TextIndexer(files, index, publish, self.reread, secrets=self._secrets)
         self.last_scan: ScanResult | None = None
@@ -96,7 +102,7 @@ class Library:
 
     def find_roots(self) -> list[SessionRoot]:
         """Find the directories and databases of sessions, which may appear and disappear."""
-        self.files.roots = self._find_roots()
+        self.files.roots = session_roots(self._settings(), self._env, self._home)
         self.discovery.renew(self.files.roots)
         return self.files.roots
 

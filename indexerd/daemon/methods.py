@@ -264,10 +264,12 @@ class LocalBackend:
         elif store.problem:
             warn(store.problem)
         exclude = at_home(self.settings.privacy.exclude, home)
-        self._exclusions = Exclusions(lambda: exclude)
-        self._exclusions.forgotten = Forgotten(places.state_dir).agents
-        self._exclusions.renew()
-        self.answers = Answers(texts, self._hides, home=self._meta_dir)
+        exclusions = Exclusions(lambda: exclude)
+        exclusions.forgotten = Forgotten(places.state_dir).agents
+        # Sessions that were excluded since a daemon last ran.
+        rows = store.select("SELECT id, file, cwd FROM session")
+        hidden = {key for key, file, cwd in rows if exclusions.match(file, cwd, key)}
+        self.answers = Answers(texts, hidden, home=self._meta_dir)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Return the method's result; DaemonDownError if only a daemon can answer."""
@@ -301,10 +303,6 @@ class LocalBackend:
             excluded=lambda: self.settings.digest.exclude,
             writer=MetaWriter(),
         )
-
-    def _hides(self, row: dict[str, Any]) -> bool:
-        """Whether the user excluded a session that is still in the store."""
-        return self._exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
 
     def _meta_dir(self, session_id: str) -> str | None:
         file = self.answers.by_id(session_id)["sessionFile"]

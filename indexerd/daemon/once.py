@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, NamedTuple
 
 from indexerd.daemon.pipeline import Pipeline
@@ -13,6 +14,7 @@ from indexerd.digests.digest import AutoDigests
 from indexerd.indexing.indexer import Done, Failure
 from indexerd.indexing.policy import decide
 
+COMMIT_SECONDS = 5.0  # between commits: what an interruption loses at most
 NO_MODEL = "no_model"  # why a due session waits
 # Is told what is being done, and how much of how much is done (0: not known).
 Show = Callable[[str, int, int], None]
@@ -48,13 +50,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     pipeline.only_reads = True
     await pipeline.start()
     show("Looking for sessions", 0, 0)
-    await pipeline.scan()
-    library, total = pipeline.library, len(pipeline.known)
-    while await pipeline.read(lambda: library.texts.due):
-        await pipeline.read(library.texts.read_some)
-        if library.texts.ripe:
-            await pipeline.read(library.index.commit)
-        show("Reading", total - min(total, library.texts.unread), total)
+    await _read_all(pipeline, show)
     pipeline.only_reads = False
     waiting = await _run_due(pipeline, show)
     show("Making digests", 0, 0)
@@ -69,6 +65,22 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     left_out = waiting.keys() - {*models, *failed, *digests.digested}
     reasons = Counter(waiting[key] for key in left_out)
     return Report(len(pipeline.known), models, digests.digested, failed, reasons)
+
+
+async def _read_all(pipeline: Pipeline, show: Show) -> None:
+    """Read files and, while their trees are in memory, their texts; commit now and then."""
+    library, commit_at = pipeline.library, monotonic() + COMMIT_SECONDS
+    texts = library.texts
+    while not pipeline.scanned.is_set() or await pipeline.read(lambda: texts.due):
+        if not pipeline.scanned.is_set():
+            await pipeline.look()
+        while await pipeline.read(texts.read_some) and not texts.ripe:
+            pass
+        known = len(pipeline.known)
+        show("Reading", known, known + len(library.files.queue))
+        if pipeline.scanned.is_set() or monotonic() > commit_at:
+            await pipeline.read(library.index.commit)
+            commit_at = monotonic() + COMMIT_SECONDS
 
 
 async def _run_due(pipeline: Pipeline, show: Show) -> dict[str, str]:

@@ -23,24 +23,15 @@ from indexerd.entries import Kind
 from indexerd.errors import IndexerdError, SessionEmptyError, SessionUnreadableError, UsageError
 from indexerd.meta.model import read_user
 from indexerd.paths import user_name
-from indexerd.privacy.exclusions import at_home
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
 from indexerd.search.index import TextIndex
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
-from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.store.store import StateStore
 from indexerd.times import iso
-
-# How to branch in other agents, as only they write their files.
-_OWN_WAYS = {
-    "claude": "`claude --resume ID --fork-session` forks the session",
-    "codex": "`codex fork ID` forks the session",
-    "opencode": "fork the session inside opencode",
-}
 
 
 def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
@@ -76,19 +67,19 @@ VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
 }
 
 
-def show(method: str, args: LeafParams, session: OpenSession, _check: object) -> dict[str, Any]:
+def show(method: str, args: LeafParams, session: OpenSession) -> dict[str, Any]:
     """Answer one of `VIEWS` from an open session."""
     with session.reading() as read:
         return VIEWS[method](session, read, args)
 
 
-def make_branch(args: params.Branch, session: OpenSession, _check: object = None) -> dict[str, Any]:
+def make_branch(args: params.Branch, session: OpenSession) -> dict[str, Any]:
     """Write a new session file of one path. UsageError for agents other than pi."""
     file, info, state = args.file, session.info, session.state
     if file is not None and (not file.startswith("/") or "\0" in file):
         raise UsageError("file must be an absolute path without NUL")
     if info.agent != "pi":
-        hint = _OWN_WAYS.get(info.agent)
+        hint = "the agent itself can fork a session"
         raise UsageError("branches can only be extracted from sessions of pi", hint=hint)
     rows = state.path()
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
@@ -131,11 +122,11 @@ def read_alone(
         library = Library(
             store,
             index,
-            roots=lambda: session_roots(settings, env, home),
-            exclude=lambda: at_home(settings.privacy.exclude, home),
+            lambda: settings,
+            env,
+            home,
             report=lambda _session, _why: None,
             defect=refuse,
-            patterns=lambda: settings.redact.extra_patterns,
         )
         try:
             library.only(row["agent"], row["sessionFile"], row["sessionId"])

@@ -148,7 +148,7 @@ class Pipeline:
     async def follow(self) -> None:
         """Follow the files until cancelled; return if a cache is damaged."""
         await self.start()
-        await self._repeat(self._look)
+        await self._repeat(self.look)
 
     async def index_texts(self) -> None:
         """Read texts for the search index until cancelled; return if a cache is damaged."""
@@ -172,7 +172,7 @@ class Pipeline:
         self._scan_at = min(self._scan_at, monotonic() + RESCAN_GAP)
         self.dirty.set()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Read hinted files first, then queued ones, or wait for more."""
         library = self.library
         self.dirty.clear()
@@ -197,11 +197,6 @@ class Pipeline:
                 async with asyncio.timeout(min(self._scan_at, again_at, rest_at) - monotonic()):
                     await self.dirty.wait()
             self._files_done.clear()
-
-    async def scan(self) -> None:
-        """Compare everything once, and read what differs."""
-        while not self.scanned.is_set():
-            await self._look()
 
     async def _begin_scan(self) -> None:
         """Watch first, and list after that, so that no change is missed."""

@@ -65,7 +65,8 @@ class Purge:
             if args.transcript:
                 _check_transcript(target)
             if args.dry_run:
-                paths = [*target.ours, *(target.transcripts if args.transcript else ())]
+                transcripts = filter(os.path.lexists, target.transcripts if args.transcript else ())
+                paths = [*target.ours, *transcripts]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
                 return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
             return await self._remove(target, args)
@@ -94,20 +95,20 @@ class Purge:
         except StateError:
             pipeline.unread.set()  # tries again
             raise
-        kept: dict[Path, str] = {}
-        if args.transcript:
-            gone, kept = await asyncio.to_thread(_remove_transcripts, target)
-            removed += gone
+        kept: dict[str, str] = {}
+        for path in target.transcripts if args.transcript else ():
+            if why := await asyncio.to_thread(_remove_transcript, path):
+                kept[str(path)] = why
+            else:
+                removed.append(path)
         done = args.transcript and not kept
         fields = {"session": session_id, "count": len(removed), "by": args.by or "socket"}
         pipeline.bus.log("session.purged", fields | {"transcript": done})
         answer: Row = {"sessionId": session_id, "removed": [*map(str, removed)]}
-        not_removed = [{"path": str(path), "reason": reason} for path, reason in kept.items()]
-        return (
-            answer
-            | {"transcriptRemoved": done}
-            | ({"notRemoved": not_removed} if not_removed else {})
-        )
+        answer["transcriptRemoved"] = done
+        if kept:
+            answer["notRemoved"] = [{"path": path, "reason": why} for path, why in kept.items()]
+        return answer
 
 
 def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
@@ -118,7 +119,7 @@ def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
     command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
-    paths = [] if command else [file.path for file in owners.files(session_id)]
+    paths = [file.path for file in owners.files(session_id)] or [row.get("sessionFile", "")]
     own = {base_name(path) for path in paths}
     infos = (info for info in owners.infos() if info.session_id != session_id)
     dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
@@ -142,20 +143,15 @@ def _check_transcript(target: _Target) -> None:
         )
 
 
-def _remove_transcripts(target: _Target) -> tuple[list[Path], dict[Path, str]]:
-    """Remove the agent's files; return the removed ones, and why the others were kept."""
-    gone, kept = list[Path](), dict[Path, str]()
-    for path in target.transcripts:
-        try:
-            if path.is_symlink():
-                kept[path] = "it is a link"
-                continue
-            path.unlink()
-            gone.append(path)
-            sync_names(path.parent)
-        except OSError as bad:
-            kept[path] = os.strerror(bad.errno or 0)
-    if not target.transcripts:
-        path = Path(target.row["sessionFile"])
-        kept[path] = "it is a link" if path.is_symlink() else "it no longer exists"
-    return gone, kept
+def _remove_transcript(path: Path) -> str:
+    """Remove an agent's file; return why it was kept."""
+    if path.is_symlink():
+        return "it is a link"
+    try:
+        path.unlink()
+        sync_names(path.parent)
+    except FileNotFoundError:
+        return "it no longer exists"
+    except OSError as bad:
+        return os.strerror(bad.errno or 0)
+    return ""

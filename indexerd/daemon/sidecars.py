@@ -1,7 +1,7 @@
 """Changes to sessions' sidecars, and the block for a resumed session.
 
 Title, labels, environment hint and context sets share one file, so all changes go through here, one
-at a time. A fork without sets of its own has those of the session it came from.
+at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from indexerd.daemon.answers import Answers, is_fork
+from indexerd.daemon.answers import Answers
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
 from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
@@ -67,7 +67,7 @@ class Sidecars:
         """Set or clear the fields that are given."""
         row = self.answers.by_id(args.ref)
         if args.label and args.label.text:  # NotFoundError if there is no such entry
-            await self.pool.read(row["sessionId"], args.label.entry_id, lambda *_: None)
+            await self.pool.read(row["sessionId"], args.label.entry_id, lambda _: None)
         edited = await self._change(row, args)
         new = self.answers.by_id(row["sessionId"])
         if args.title is not UNSET:
@@ -79,10 +79,10 @@ class Sidecars:
         session_id, bus = row["sessionId"], self.pipeline.bus
         async with self.lock:
             old = await asyncio.to_thread(self.answers.sidecar, row)
-            edited = await asyncio.to_thread(partial(edit, old, args, fork=is_fork(row)))
+            edited = await asyncio.to_thread(edit, old, args)
             if edited.user is None:
                 return edited
-            path = self.answers.sidecar_paths(row)[0]
+            path = self.answers.sidecar_path(row)
             await asyncio.to_thread(self.writer.write_user, path.parent, session_id, edited.user)
             await self.pipeline.rewritten(session_id, str(path.parent))
         for name in edited.names:
@@ -115,16 +115,16 @@ class Sidecars:
         """Return the block for the first message after a resume, once."""
         row = self.answers.row(args.session, cwd=args.cwd, fuzzy=False)
         session_id, cwd = row["sessionId"], row["cwd"]
-        user, context = await asyncio.to_thread(self.answers.sidecar, row)
+        user = await asyncio.to_thread(self.answers.sidecar, row)
         if (session_id, args.resume_id) in self.resumed:
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
         self.resumed[session_id, args.resume_id] = None
         if len(self.resumed) > RESUMED_MAX:
             del self.resumed[next(iter(self.resumed))]
         shown = for_people(row)["cwd"]
-        make = partial(resume_block, shown, user.env_hint, context, partial(_exists, cwd))
+        make = partial(resume_block, shown, user.env_hint, user.context, partial(_exists, cwd))
         text, missing = await asyncio.to_thread(make)
-        self.pipeline.bus.context("resume", session_id, context)
+        self.pipeline.bus.context("resume", session_id, user.context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
 
     def opened(self, session_id: str) -> None:
@@ -134,11 +134,6 @@ class Sidecars:
                 self.pipeline.bus.context("load", session_id, context)
 
 
-def _missing(cwd: str, items: Iterable[str]) -> list[str]:
-    """List the relative paths that lead nowhere from the session's directory."""
-    return [item for item in items if absolute(cwd, item) != item and not _exists(cwd, item)]
-
-
 def _exists(cwd: str, item: str) -> bool:
     """Whether a file exists; true where permissions hide it."""
     try:
@@ -146,3 +141,8 @@ def _exists(cwd: str, item: str) -> bool:
         return path.exists() or not path.is_absolute()
     except (OSError, RuntimeError):
         return True
+
+
+def _missing(cwd: str, items: Iterable[str]) -> list[str]:
+    """List the relative paths that lead nowhere from the session's directory."""
+    return [item for item in items if absolute(cwd, item) != item and not _exists(cwd, item)]

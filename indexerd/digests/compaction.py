@@ -40,7 +40,7 @@ from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.state import message_rows
 from indexerd.sessions.tree_answers import BRANCH_PREAMBLE
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import Check, OpenSession, row_of
+from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.times import iso
 
 USERS_TOKENS = 20_000  # of the user's messages that Codex's rules keep
@@ -87,7 +87,7 @@ class CompactionPlan:
 
 
 def plan_compaction(
-    session: OpenSession, check: Check, settings: Settings, args: params.Compact
+    session: OpenSession, settings: Settings, args: params.Compact
 ) -> CompactionPlan:
     """Decide which parts of the context at the leaf a strategy summarizes and keeps.
 
@@ -97,7 +97,7 @@ def plan_compaction(
     state, agent, clean = session.state, session.info.agent, redactor(settings)
     name = args.strategy or (agent if agent in ("codex", "opencode") else "pi")
     by_pi, keep = name == "pi" and not args.handoff, args.keep_recent_tokens
-    with session.reading(check, SUMMED) as read:
+    with session.reading(SUMMED) as read:
         entries = context.context_entries(state, read)
     cut = prepare(entries, keep) if by_pi else None
     if cut is None and by_pi and args.strategy:
@@ -151,9 +151,7 @@ def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
 Branch = tuple[list[Section], FileLists, Path | None, dict[str, Any]]
 
 
-def plan_branch(
-    session: OpenSession, check: Check, settings: Settings, *, leaf: str
-) -> Branch | None:
+def plan_branch(session: OpenSession, settings: Settings, *, leaf: str) -> Branch | None:
     """Return a branch's text and files, the sidecar's directory, and the facts of its segment.
 
     It reaches from `leaf` back to where its path meets the current one. None if it has no text.
@@ -162,7 +160,7 @@ def plan_branch(
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()
     rows = [row for row in state.path(tip) if row not in shared]
     window = settings.digest.context_window or WINDOW
-    with session.reading(check, SUMMED) as read:
+    with session.reading(SUMMED) as read:
         entries = context.entries_of(state, read, rows)
     messages, files = fit_branch(entries, max(1, window - settings.digest.reserve_tokens))
     selected = transcript.summarizable_messages(messages, state, session.info.agent)

@@ -37,7 +37,7 @@ from indexerd.sessions.context import context_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.state import message_rows, name_at, rows_between
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import Check, OpenSession
+from indexerd.sources.session_reader import OpenSession
 
 AFTER_REPLY = 0.02  # seconds: `context.load` follows the answer to `history`
 LEAST_BY_TOKENS = 10  # messages of a segment that only the size of the context asks for
@@ -74,9 +74,7 @@ class Plan:
         }
 
 
-def plan_segment(
-    session: OpenSession, check: Check, row: Row, settings: Settings, *, manual: bool
-) -> Plan:
+def plan_segment(session: OpenSession, row: Row, settings: Settings, *, manual: bool) -> Plan:
     """Plan the next segment; an automatic one only if it is due."""
     state, wanted = session.state, settings.digest
     rows = message_rows(state)
@@ -93,7 +91,7 @@ def plan_segment(
         if size > SPAN_BYTES:
             break
     large = wanted.token_trigger and last - first + 1 >= LEAST_BY_TOKENS
-    with session.reading(check, KEPT) as read:
+    with session.reading(KEPT) as read:
         due = manual or verbatim > wanted.trigger_threshold
         if not due and not (large and outgrown(session, read, wanted)):
             plan.why = "there are not more messages without a summary than the threshold"

@@ -28,7 +28,7 @@ from indexerd.sessions.context import Read, context_messages, role_of, serialize
 from indexerd.sessions.state import SessionState, message_rows, names_on, rows_between
 from indexerd.sessions.tree_answers import TEXT_MAX, text_limit
 from indexerd.settings import Digest
-from indexerd.sources.session_reader import Check, OpenSession
+from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
 
 MESSAGES_MAX = 15_000  # newest ones in an answer
@@ -136,7 +136,7 @@ def covered(chain: Sequence[Segment]) -> int:
     return chain[-1].covering[1] + 1 if chain else 0
 
 
-def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -> dict[str, Any]:
+def history(session: OpenSession, *, wanted: Digest, full: bool) -> dict[str, Any]:
     """Return the segments and later messages, not redacted; with `full` also the whole context."""
     state = session.state
     rows = message_rows(state)
@@ -148,7 +148,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     path = rows_between(state.path(), rows, start, len(rows) - 1)
     most = text_limit(state, rows[start:], FULL_MAX) if full else LINE_READ
     recent, context = list[dict[str, Any]](), list[dict[str, Any]]()
-    with session.reading(check, Keep(RESULT_MAX, head=most, tail=0, given=RESULT_MAX)) as read:
+    with session.reading(Keep(RESULT_MAX, head=most, tail=0, given=RESULT_MAX)) as read:
         if full and wanted.preserve_system:
             context += _system(state, rows, read)
         if folded:

@@ -18,17 +18,15 @@ from indexerd.sessions.clipped import COUNTED
 from indexerd.sessions.context import ContextEntry, Read, context_entries, context_messages
 from indexerd.sessions.state import SessionState, message_rows, rows_between
 from indexerd.settings import Digest
-from indexerd.sources.session_reader import Check, OpenSession
+from indexerd.sources.session_reader import OpenSession
 
 OUTPUT_MAX = 32_000  # tokens that opencode reserves for an answer, whatever the model's limit
 WARN_PERCENT, FOLD_PERCENT = 80, 90  # of the usable tokens
 
 
-def stats(
-    session: OpenSession, check: Check, row: Mapping[str, Any], settings: Digest
-) -> dict[str, Any]:
+def stats(session: OpenSession, row: Mapping[str, Any], settings: Digest) -> dict[str, Any]:
     reserve, warnings = settings.reserve_tokens, list[str]()
-    with session.reading(check, COUNTED) as read:
+    with session.reading(COUNTED) as read:
         tokens, counted = context_size(session.state, context_entries(session.state, read))
         window, source = _window(session.state, read, counted, settings)
         totals = _totals(session, row, read)

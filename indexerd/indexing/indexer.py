@@ -35,9 +35,8 @@ from indexerd.errors import (
     SessionUnreadableError,
     StateError,
 )
-from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
-from indexerd.indexing.prompt import index_prompt, retry_prompt
+from indexerd.indexing.prompt import index_prompt, retry_prompt, validate
 from indexerd.indexing.transcript import (
     LOCAL_CAPS,
     MESSAGE_MAX,
@@ -102,6 +101,7 @@ class Events(Protocol):
 
     def log(self, event: str, fields: dict[str, Any]) -> None: ...
     def defect(self, event: str, session_id: str, bug: Exception) -> None: ...
+    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
     def indexing(self, known: SessionRuntime, why: str) -> None: ...
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None: ...
     def indexed(self, known: SessionRuntime, done: Done) -> None: ...
@@ -461,7 +461,7 @@ def _newest_first(
     for row in state.up(state.leaf):
         old = old or row == described
         role = _ROLES.get(state.kind(row))
-        line = lines.brief(row) if role else b""
+        line = lines.row(row) if role else b""
         if role and line and (text := own_words(read(line, state.id(row)).text)):
             text = _LIKE_HEADS.sub("> ", text[-MESSAGE_MAX:])
             yield Section(f"{role.capitalize()}: ", role, text, old)

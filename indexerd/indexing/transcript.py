@@ -52,7 +52,7 @@ class Caps(NamedTuple):
 
 
 # What a local model reads costs nothing, but one thread reads for all sessions.
-LOCAL_CAPS = Caps(2_000_000, 20_000)
+LOCAL_CAPS = Caps(4_000_000, 40_000)
 
 
 @dataclass(frozen=True, slots=True)

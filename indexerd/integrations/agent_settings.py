@@ -36,7 +36,7 @@ def settings_edits(path: str, put: Change, take: Change, *, remove: bool) -> lis
 
     def changed(change: Change, text: Text) -> str:
         try:
-            return _change_toml(change, text) if toml else _change_json(change, text)
+            return _changed(change, text, toml=toml)
         except ValueError as bad:
             put(entry := dict[str, Any]())
             todo = "remove what calls indexerd" if remove else f"add {json.dumps(entry)}"
@@ -60,34 +60,26 @@ def settings_edits(path: str, put: Change, take: Change, *, remove: bool) -> lis
     return [Edit(str(backup), copied), Edit(path, lambda before: changed(put, before))]
 
 
-def _change_json(change: Change, text: Text) -> str:
-    """Apply `change` to a JSON object; if that changes nothing, return the text as it is."""
-    body = text if text and text.strip() else "{\n  }\n"  # two spaces
+def _changed(change: Change, text: Text, *, toml: bool) -> str:
+    """Apply `change` to JSON or TOML, whose comments stay; without effect, return the same text."""
+    body = text or "" if toml or (text and text.strip()) else "{\n  }\n"  # two spaces
     try:
-        before = json.loads(body)
-    except json.JSONDecodeError as bad:
-        raise ValueError(f"invalid JSON in line {bad.lineno}") from None
-    if not isinstance(before, dict):
-        raise ValueError("not a JSON object")
-    after = copy.deepcopy(before)
-    change(after)
-    if after == before and text is not None:
-        return text
-    indent = _INDENT.search(body)
-    end = "\n" if body.endswith("\n") else ""
-    return json.dumps(after, indent=indent and indent[1], ensure_ascii=False) + end
-
-
-def _change_toml(change: Change, text: Text) -> str:
-    """Apply `change` to TOML, keeping comments and layout."""
-    try:
-        document = tomlkit.parse(text or "")
+        value: Any = tomlkit.parse(body) if toml else json.loads(body)
     except TOMLKitError:
         raise ValueError("invalid TOML") from None
-    before = document.unwrap()
-    change(document)
-    unchanged = text is not None and document.unwrap() == before
-    return str(text) if unchanged else tomlkit.dumps(document)
+    except json.JSONDecodeError as bad:
+        raise ValueError(f"invalid JSON in line {bad.lineno}") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    before = copy.deepcopy(value)
+    change(value)
+    if value == before and text is not None:
+        return text
+    if toml:
+        return tomlkit.dumps(value)
+    indent = _INDENT.search(body)
+    end = "\n" if body.endswith("\n") else ""
+    return json.dumps(value, indent=indent and indent[1], ensure_ascii=False) + end
 
 
 def _member(value: Value, key: str, kind: type) -> Any:

@@ -126,7 +126,6 @@ class UserFile(_File):
     title: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     context: dict[str, list[str]] = Field(default_factory=dict)
-    context_cleared: bool | None = None  # in a fork: it does not inherit its parent's sets
     env_hint: str | None = None
     tags: list[str] | None = None
     pinned: bool | None = None

@@ -1,7 +1,6 @@
 """A session's sidecar: the user's title, tags, labels, environment hint and context sets.
 
-A context set is a named list of strings that a session was working with. A fork without its own
-sets inherits its parent's, unless its file says that they were cleared.
+A context set is a named list of strings that a session was working with. A fork begins with none.
 
 Writers of sets are not trusted. An item is stored unchanged or refused: a path that was cut or
 cleaned would be another path; a secret is stored with a warning. A set's name begins a line of the
@@ -15,21 +14,20 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
 from indexerd.errors import (
-    AccessError,
     ContextTooLargeError,
     IndexerdError,
     InvalidMetaError,
     UsageError,
 )
 from indexerd.meta.model import UserFile, digest_name, distinct, read_digest, read_meta, read_user
-from indexerd.paths import meta_name
+from indexerd.paths import meta_name, user_name
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.redact import quotable, secret_warnings, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, harmless, inline
@@ -122,9 +120,9 @@ def apply(
         items = union[:room]
     for place, item in enumerate(items, 1):
         if done == "Set" or item not in old:
+            warnings += secret_warnings(item, f"item {place} of {name}")
             if name == "ports" and not _PORT.search(item):
                 warnings.append(f"not a port: {quotable(item)}")
-            warnings += secret_warnings(item, f"item {place} of {name}")
     new = {key: kept for key, kept in {**current, name: items}.items() if kept}
     count = sum(map(len, new.values()))
     if TOTAL_MAX < count > sum(map(len, current.values())):
@@ -229,13 +227,6 @@ def absolute(cwd: str, item: str) -> str:
     return f"{cwd.rstrip('/')}/{item.removeprefix('./')}"
 
 
-class Sidecar(NamedTuple):
-    """A session's own sidecar, and its context sets, perhaps inherited."""
-
-    user: UserFile
-    context: Context
-
-
 class Edited(NamedTuple):
     """A sidecar to write, or None, and the names of its changed sets."""
 
@@ -245,35 +236,22 @@ class Edited(NamedTuple):
     text: str  # a message about the last set
 
 
-def read_sidecar(paths: Sequence[Path]) -> Sidecar:
-    """Read a session's sidecar, and find its sets.
-
-    `paths` are its own and then its ancestors', nearest first. If its own file is invalid, that is
-    an error with its path; an ancestor's invalid file is skipped.
-    """
+def read_sidecar(path: Path) -> UserFile:
+    """Read a session's sidecar, empty if it is missing; InvalidMetaError says how to repair it."""
     try:
-        user = read_user(paths[0]) or UserFile()
+        return read_user(path) or UserFile()
     except InvalidMetaError as bad:
-        hint = (
-            f"repair {paths[0]}, or move it away: it has your own data, which cannot be recreated"
-        )
+        hint = f"repair {path}, or move it away: it has your own data, which cannot be recreated"
         raise InvalidMetaError(str(bad), hint=hint) from None
-    newest = user
-    for path in paths[1:]:
-        if newest.context or newest.context_cleared:
-            break
-        with suppress(InvalidMetaError, AccessError):
-            newest = read_user(path) or newest
-    return Sidecar(user, newest.context)
 
 
-def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
+def read_all(session_id: str, home: str | None) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
     result: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "tags": []}
     result["digest"] = {"segments": []}
-    if not paths:
+    if home is None:
         return result
-    directory, warnings = paths[0].parent, list[str]()
+    directory, warnings = Path(home), list[str]()
 
     @contextmanager
     def attempt() -> Iterator[None]:
@@ -286,15 +264,14 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
         if meta := read_meta(directory / meta_name(session_id)):
             result["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True)
     with attempt():
-        sidecar = read_sidecar(paths)
-        result |= {"labels": sidecar.user.labels, "context": sidecar.context}
-        result["tags"] = sidecar.user.tags or []
+        user = read_sidecar(directory / user_name(session_id))
+        result |= {"labels": user.labels, "context": user.context, "tags": user.tags or []}
     with attempt():
         result["digest"] = {"segments": read_digest(directory / digest_name(session_id))}
     return result | ({"warnings": warnings} if warnings else {})
 
 
-def edit(old: Sidecar, update: Update, *, fork: bool) -> Edited:
+def edit(old: UserFile, update: Update) -> Edited:
     """Apply a client's changes to a sidecar; null clears a field."""
     fields, warnings = dict[str, Any](), list[str]()
     if update.title is not UNSET:
@@ -311,7 +288,7 @@ def edit(old: Sidecar, update: Update, *, fork: bool) -> Edited:
             fields[name] = flag or None
     if update.label:
         text = clean_line(update.label.text or "", limits.NAME_MAX)
-        labels = old.user.labels | {update.label.entry_id: text}
+        labels = old.labels | {update.label.entry_id: text}
         fields["labels"] = {key: label for key, label in labels.items() if label}
     context = {key: items for key, items in old.context.items() if items}
     names, text = list[str](), ""
@@ -328,6 +305,6 @@ def edit(old: Sidecar, update: Update, *, fork: bool) -> Edited:
         names += [name] if is_set or context != before else []
         warnings += more
     if names:
-        fields |= {"context": context, "context_cleared": True if fork and not context else None}
-    new = old.user.model_copy(update=fields) if fields else None
+        fields["context"] = context
+    new = old.model_copy(update=fields) if fields else None
     return Edited(new, tuple(dict.fromkeys(names)), tuple(warnings), text)

@@ -38,7 +38,7 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 FAILURES = 5
 FIRST_PAUSE = 60.0  # seconds
 LONGEST_PAUSE = 2 * 3600.0
-LONG = 20_000  # lines above which the journal is shortened
+LONG = 10_000  # calls above which the journal is shortened
 
 
 class Row(msgspec.Struct):
@@ -123,17 +123,13 @@ class Budget:
     _booking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def load(self) -> None:
-        """Read the last two days' calls from the journal; rows torn by a crash are skipped."""
-        decode, kept = msgspec.json.Decoder(Row).decode, list[bytes]()
-        lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else []
-        for line in lines:
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                if (row := decode(line)).t > self.clock() - 2 * DAY:
-                    _book(self._calls, row)
-                    kept.append(line + b"\n")
-        if len(lines) > LONG:
+        """Read the last two days' calls from the journal, and drop older ones if it is long."""
+        calls, first = journal(self.path), self.clock() - 2 * DAY
+        self._calls = {call.id: call for call in calls if call.t > first}
+        if len(calls) > LONG:
+            lines = [msgspec.json.encode(call) + b"\n" for call in self._calls.values()]
             with suppress(OSError):  # a full disk: the file stays long
-                write_atomically(self.path, b"".join(kept))
+                write_atomically(self.path, b"".join(lines))
 
     async def _append(self, row: Row) -> None:
         await asyncio.to_thread(append_line, self.path, msgspec.json.encode(row), durable=True)
@@ -247,9 +243,8 @@ class Budget:
     def troubles(self) -> dict[str, tuple[str, str]]:
         """Return the reasons why remote models get no calls: code -> cause, cure."""
         now, causes = self.clock(), {}
-        if self.denied:
+        if refusing := "; ".join(f"{name}: {why}" for name, why in self.denied.items()):
             cure = "correct the key or the model's name, then reload (SIGHUP) or restart"
-            refusing = "; ".join(f"{name}: {why}" for name, why in self.denied.items())
             causes["model_unavailable"] = refusing, cure
         if pausing := [name for name, breaker in self.breakers.items() if breaker.until > now]:
             cause = f"paused after failures: {', '.join(pausing)}"

@@ -1,7 +1,7 @@
 """The socket's wire format: JSON-RPC 2.0, one JSON document per line.
 
-msgspec parses a line first. A line that it refuses, as for the escaped lone surrogates that agents
-do write, is parsed by the standard library; NaN, 1e999 and surrogates are then dealt with here.
+The standard library parses requests, because msgspec refuses the escaped lone surrogates that
+agents do write; NaN, 1e999 and surrogates are dealt with here.
 """
 
 from __future__ import annotations
@@ -117,16 +117,12 @@ def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (dump(id), dump(error))
 
 
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
 def _load(line: bytes | bytearray) -> Any:
-    try:
-        return _decode(line)
-    except ValueError:  # the base of msgspec's errors and of an invalid UTF-8 byte's
-        value = json.loads(line.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
-        return without_surrogates(value)
+    value = json.loads(line.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
+    return without_surrogates(value)
 
 
 def _finite(text: str) -> float:

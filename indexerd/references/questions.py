@@ -25,8 +25,7 @@ from pydantic.alias_generators import to_camel
 from indexerd import errors
 from indexerd.entries import Kind, Prompt, Question
 from indexerd.indexing import transcript
-from indexerd.indexing.check import json_of, reason_of
-from indexerd.indexing.prompt import retry_prompt
+from indexerd.indexing.prompt import json_of, reason_of, retry_prompt
 from indexerd.indexing.transcript import LOCAL_CAPS, MESSAGE_MAX, Caps, size_of, text_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply
@@ -37,7 +36,7 @@ from indexerd.protocol.methods import coded
 from indexerd.protocol.params import QuerySession
 from indexerd.references.services import Services
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import Check, OpenSession
+from indexerd.sources.session_reader import OpenSession
 
 QUESTION_MAX = 4000  # characters
 TURNS_MAX = 1000  # turns whose questions are counted; the oldest are forgotten
@@ -147,7 +146,7 @@ class Context:
         return Prompt(system=SYSTEM, user=user, schema=SCHEMA)
 
 
-def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: Redactor) -> Context:
+def read_context(session: OpenSession, *, max_bytes: int, clean: Redactor) -> Context:
     state = session.state
 
     def sections(roles: Mapping[Kind, str]) -> Iterator[Section]:
@@ -156,7 +155,7 @@ def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: R
             if kind in roles and not ((entry := read(row)).unseen and kind in _ROLES):
                 yield section_of(state.id(row), roles[kind], entry.text, row)
 
-    with session.reading(check) as read:
+    with session.reading() as read:
         return compose(sections(_ROLES), sections(_SUMMARIES), max_bytes, clean)
 
 

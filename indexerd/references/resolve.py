@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -211,18 +211,11 @@ class Names:
         typed = len(ref.replace("-", " ").split())
         telling = [each for each in candidates if each.titled or 2 * each.total >= typed]
         found = self._nearest_first(telling, here, exclude)
-        named = self._with_words(folded(ref), exclude)  # perhaps not searchable yet
-        if not found and named:
-            only = Candidate(next(iter(named)), 0.0, typed, typed, titled=True)
-            if fuzzy and len(named) == 1 and typed > 1 and self._may_mean(ref, only):
-                return Match(only.session_id, "search")
-            raise self._ambiguous(named, here)
         if not found:
             raise NotFoundError(f'no session matches "{clean_line(ref, _LABEL_MAX)}"')
         fit = [each for each in found if self._may_mean(ref, each)]
-        rivals = named.keys() - {each.session_id for each in fit[:1]}
         first = fit and (fit[0] is found[0] or fit[0].titled)
-        if fuzzy and first and not rivals and self._is_clear(folded(ref), fit):
+        if fuzzy and first and self._is_clear(folded(ref), fit):
             return Match(fit[0].session_id, "search")
         ranked = dict.fromkeys(each.session_id for each in (*fit, *found))
         raise self._ambiguous(ranked, ranked=True)
@@ -287,12 +280,6 @@ class Names:
                 scores |= dict.fromkeys({*ids} - {exclude or ""}, round(ratio / 100, 3))
         return {key: scores[key] for key in self._nearest(scores, here, None)}
 
-    def _with_words(self, key: str, exclude: str | None) -> dict[str, None]:
-        """Return the sessions with a name that has all words, without hidden ones."""
-        names = [self._words.get(word, set[str]()) for word in key.split()]
-        ids = self._names.any_of(set.intersection(*names) if names else ())
-        return {key: None for key in ids - {exclude or ""} if not self._rows[key].hidden}
-
     def _is_typo(self, key: str, name: str) -> bool:
         """Whether a typed name is a name with letters missing, extra or swapped in some words."""
         typed, words = key.split(), name.split()
@@ -303,12 +290,8 @@ class Names:
 
     def _apart(self, word: str) -> bool:
         """Whether a name has a typed word as two words: "backup" may be "back up"."""
-        pairs = ((word[:cut], word[cut:]) for cut in range(1, len(word)))
-        return any(
-            f"{one} {other}" in name
-            for one, other in pairs
-            for name in self._words.get(one, set()) & self._words.get(other, set())
-        )
+        pairs = [f"{word[:cut]} {word[cut:]}" for cut in range(1, len(word))]
+        return any(pair in name for pair in pairs for name in self._words.get(pair.split()[0], ()))
 
     def _may_mean(self, ref: str, found: Candidate) -> bool:
         """Whether a session's name has the words of a reference, and not just in another order.
@@ -393,14 +376,14 @@ def _leads(found: Sequence[Candidate], *, is_word: bool) -> bool:
 class NameIndex:
     """The names of a store's visible sessions, built on first use and kept up to date."""
 
-    def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
-        self._store, self._hides = store, hides
+    def __init__(self, store: StateStore, hidden: Collection[str] = ()) -> None:
+        self._store, self._hidden = store, hidden
         self._names: Names | None = None
 
     def now(self) -> Names:
         if self._names is None:
             rows = self._store.names()
-            self._names = Names(row for row in rows if not self._hides(row.session_id))
+            self._names = Names(row for row in rows if row.session_id not in self._hidden)
         return self._names
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:

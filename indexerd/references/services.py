@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from indexerd.indexing.indexer import Events
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -24,14 +25,6 @@ class NamedRows(Protocol):
     def by_id(self, session_id: str) -> dict[str, Any]: ...
     def home(self, session_id: str) -> str | None:
         """Return the directory of a session's meta file."""
-
-
-class Events(Protocol):
-    """The part of the event bus that is used here."""
-
-    def log(self, event: str, fields: dict[str, Any]) -> None: ...
-    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
-    def defect(self, event: str, session_id: str, bug: Exception) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

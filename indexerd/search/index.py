@@ -330,42 +330,11 @@ class TextIndex:
     def is_there(self) -> bool:
         return self._index is not None
 
-    def _stored(self, query: Query, most: int | None = None, **order: Any) -> Iterator[Document]:
+    def _stored(self, query: Query, most: int | None = None) -> Iterator[Document]:
         searcher = self._opened().searcher()
         limit = most or max(1, searcher.num_docs)
-        for _, at in searcher.search(query, limit, count=False, **order).hits:
+        for _, at in searcher.search(query, limit, count=False).hits:
             yield searcher.doc(at)
-
-    def messages(
-        self, session_id: str, most: int | None = None, *, last: bool = False
-    ) -> list[Message]:
-        """Return a session's first messages, or its `last` ones from the end."""
-        order = tantivy.Order.Desc if last else tantivy.Order.Asc
-        query = _of(session_id, "message")
-        with self._guard():
-            return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
-
-    def carries_on(self, parent: str, child: str) -> bool | None:
-        """Return whether a child continues where its parent ended; None if messages cannot tell."""
-        last, begun = self.messages(parent, 1, last=True), self.messages(child, 1)
-        if not last or not begun:
-            return None
-        first = self.messages(parent, 1)[0].row
-        if self._has(child, last[0], last[0].row - first + begun[0].row):
-            return True
-        return False if self._has(parent, begun[0], first) else None
-
-    def _has(self, session_id: str, message: Message, row: int) -> bool:
-        """Return whether a session has a copy of a message.
-
-        A copy has the same entry id in pi, Claude Code and Codex; in opencode, row and text.
-        """
-        own = _of(session_id, "message")
-        copies = self._stored(both(own, having("copy", copy_of(session_id, message))), 1)
-        there = map(message_in, self._stored(both(own, having("row", row)), 1))
-        same = ((other.role, other.text) == (message.role, message.text) for other in there)
-        with self._guard():
-            return any(True for _ in copies) or any(same)
 
 
 def _verify(directory: Path) -> None:

@@ -62,7 +62,6 @@ _FILTER = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HUMPED = re.compile(r"(?<![^\W_])[A-Z]*+[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++")
-_EXTENSION = re.compile(r"(?<=\w)\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
 
 
 def split_filters(query: str, now: float) -> tuple[list[Filter], str]:
@@ -205,8 +204,6 @@ class Term:
         """Return the terms to look for if nothing has this one."""
         if self.quoted or len(self.spellings[0]) < 2:  # noqa: PLR2004 - a single word
             return []
-        if (short := _EXTENSION.sub("", self.text)) != self.text:
-            return [Term(short)]
         return [Term(word) for word in self.spellings[0]]
 
 

@@ -8,11 +8,9 @@ with a warning.
 The unit is the session. Its score is BM25 over the session, where a term counts as often as its
 messages, name, tags, other texts and places (id, files, directory) have it, each at the weight of
 the field; plus the BM25 of its best message, where words are close together, and half of its second
-best. Sessions with all words in the title come first, then those with all words; only in a question
-of many words, having all of them is just a small gain. A recently used session gains a little, too.
-
-A message copied into forks is shown once, in the oldest session that has it; an unnamed fork gets
-its name from such a message, so that name is not a hit.
+best. Sessions with all words in the title come first, then those with all words. A recently used
+session gains a little, too. A message copied into forks is shown once, in the oldest session that
+has it.
 """
 
 from __future__ import annotations
@@ -70,7 +68,6 @@ _FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
 _STEMMED, _BEGUN, _SYNONYM = 0.5, 0.3, 0.3  # factors for words that are not the typed one
 _SECOND = 0.5  # factor for the second best place
 _OWN = 0.6  # factor for a session's own texts as such a place: they are long
-_QUESTION, _WHOLE = 5, 1.1  # words of a question, and the factor for having all of them
 _MOST = 0.5  # share of rarity that a session needs to be listed below those with all words
 _OLD = 0.95  # factor for an old session
 _HALF_LIFE_MS = 30 * 86_400_000
@@ -221,7 +218,8 @@ class _Search:
         Returns whether a session has all of them.
         """
         terms = self._known(typed)
-        self._needed = {n for n, term in enumerate(terms) if term.needed}
+        needed = {n for n, term in enumerate(terms) if term.needed}
+        self._needed = needed or {*range(len(terms))}  # of "of_the", only the whole is needed
         self.total, quoted = len(self._needed), any(term.quoted for term in terms)
         self._most = max(2 * self._limit, _READ * (1 if len(terms) <= _PAIR else 3))
         found = self._candidates(terms)
@@ -232,7 +230,7 @@ class _Search:
             what = "others of the same meaning" if full else "most of them"
             words = ", ".join(terms[n].text for n in sorted(self._needed))
             self.warning = self.warning or f"no session has all of: {words}; these have {what}"
-        self._least = _MOST if full and self.total < _QUESTION else 0.0
+        self._least = _MOST if full else 0.0
         self._rank(one for one in found if one.matched == self.total or not quoted)
         finder = Finder(terms)
         self._snippet = finder.snippet
@@ -251,8 +249,7 @@ class _Search:
         self._ranked.sort(key=self._order)
 
     def _order(self, session: _Session) -> tuple[Any, ...]:
-        lacks = self.total < _QUESTION and session.matched < self.total
-        return -session.titled, lacks, -session.score, session.id
+        return -session.titled, session.matched < self.total, -session.score, session.id
 
     def _known(self, typed: Sequence[Term]) -> list[Term]:
         """Find the words of the index that each term stands for, or else looser terms."""
@@ -270,10 +267,7 @@ class _Search:
         if changed:
             meant = " ".join(term.text for term in terms)
             self.warning = f"no session has these words; searched for: {meant}"
-        terms, every = terms[:TERMS_MAX], not any(term.needed for term in terms[:TERMS_MAX])
-        for term in terms:
-            term.needed |= every
-        return terms
+        return terms[:TERMS_MAX]
 
     def _forms(self, word: str, term: Term) -> dict[str, float]:
         """Return words of the index that a typed word stands for, with a factor each."""
@@ -440,8 +434,6 @@ class _Search:
         for n, often in there.items():
             session.score += self._rare[n][1] * often * (_K1 + 1) / (often + _K1 * length)
         session.matched = len(self._needed & there.keys())
-        if session.matched == self.total:
-            session.score *= _WHOLE
         session.score /= sum(rarity for pair in self._rare for rarity in pair)
         rarest = sum(self._rare[n][1] for n in self._needed)
         session.share = sum(self._rare[n][1] for n in self._needed & there.keys()) / rarest
@@ -526,13 +518,9 @@ class _Search:
         seen = set[tuple[str, bool]]()
         for session in self._ranked:
             for shown in session.shown:
-                own, (field, _, message) = session.id, shown
+                own, message = session.id, shown[2]
                 if message:
                     own = self._oldest(own, message)
-                elif field == "name" and not self._rows[own].named:  # a first message, or a copy
-                    first = self._index.messages(own, 1)
-                    if any(self._oldest(own, message) != own for message in first):
-                        continue
                 if (own, message is not None) in seen:
                     continue
                 if len(seen) == self._limit:

@@ -36,7 +36,6 @@ ROLES = {
     Kind.COMPACTION: "compactionSummary",
     Kind.BRANCH_SUMMARY: "branchSummary",
 }
-_SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})
 _EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
@@ -80,7 +79,7 @@ class ContextEntry:
     row: int
     entry: Entry
     speeches: tuple[ContextMessage, ...] = ()  # none: the model does not see the entry
-    place: int = 0  # on the path; larger for entries below the path's end
+    place: int = 0  # on the path
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +154,10 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     _limit(len(stays), ENTRIES_MAX, "entries")
     rows = [path[place] for place in stays]
     edits = _edits(read(row) for row in rows if state.kind(row) is Kind.OTHER)
-    pending: list[ContextEntry] = []  # since the newest answer
-    for place, row in [*zip(stays, rows, strict=True), *enumerate(_below(state, path), len(path))]:
+    for place, row in zip(stays, rows, strict=True):
         entry = read(row)
-        if place >= len(path) and not entry.ahead:
-            continue
-        if entry.kind is Kind.ASSISTANT:
-            yield from _ordered(pending)
-            pending = []
         speeches = says(entry, edits.get(entry.id), newest=place == at)
-        pending.append(ContextEntry(row, entry, tuple(speeches), place))
-    yield from _ordered(pending)
+        yield ContextEntry(row, entry, tuple(speeches), place)
 
 
 def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequence[int]:
@@ -190,29 +182,6 @@ def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequ
 def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
     """Map entries' ids to their newest edits."""
     return {entry.edit.target: entry.edit for entry in entries if entry.edit is not None}
-
-
-def _below(state: SessionState, path: Sequence[int]) -> list[int]:
-    """List rows below the leaf whose text may be sent before the leaf or a later message."""
-    rows, below = list[int](), {*path[-1:]}
-    for row in range(path[-1] + 1 if path else len(state), len(state)):
-        if state.parent(row) in below:
-            if state.kind(row) in _SPOKEN:
-                break
-            below.add(row)
-            rows += [row] if state.kind(row) is Kind.OTHER else []
-    return rows
-
-
-def _ordered(pending: list[ContextEntry]) -> list[ContextEntry]:
-    """If any entries are `ahead`, sort: the answer, results, those entries, the rest."""
-
-    def order(part: ContextEntry) -> int:
-        result = part.entry.kind is Kind.TOOL and part.entry.sent_as is None
-        first = 0 if part.entry.kind is Kind.ASSISTANT else 2 if part.entry.ahead else 3
-        return 1 if result else first
-
-    return sorted(pending, key=order) if any(part.entry.ahead for part in pending) else pending
 
 
 def role_of(entry: Entry) -> str | None:

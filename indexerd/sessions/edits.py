@@ -56,7 +56,8 @@ def edits_of(name: str, arguments: Any) -> list[FileEdit]:
         return list(_patched(texts))[:CALL_MAX]
     path = first_of(fields, _PATHS)
     if path and name == "write":
-        return [_edit(path, "write", _added(string(fields.get("content"))))]
+        lines = [f"+{line}" for line in _lines(string(fields.get("content")))]
+        return [_edit(path, "write", lines)]
     if path and name in ("edit", "multiedit", "notebookedit"):
         several = [as_dict(one) for one in as_list(fields.get("edits"))] or [fields]
         if (
@@ -73,11 +74,6 @@ def with_patch(edit: FileEdit, patch: Iterable[str]) -> FileEdit:
     """Return an edit with the diff that its agent stored."""
     lines = [line for line in patch if line[:1] in ("+", "-", " ", "@")]
     return _edit(edit.path, edit.kind, lines, edit.moved_to)
-
-
-def rewritten(path: str, old: str, new: str) -> FileEdit:
-    """Compare what was written to a file with what is written over it."""
-    return _edit(path, "write", _changed({"old_string": old, "new_string": new}))
 
 
 def _words(command: Any) -> str:
@@ -103,10 +99,6 @@ def _lines(text: str) -> list[str]:
     """Split a text where an editor would."""
     lines = _LINE_ENDS.split(text)
     return lines[:-1] if lines[-1] == "" else lines
-
-
-def _added(text: str) -> list[str]:
-    return [f"+{line}" for line in _lines(text)]
 
 
 def _joined(parts: Iterable[list[str]]) -> list[str]:

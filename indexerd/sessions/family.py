@@ -1,4 +1,4 @@
-"""Order the sessions of a family, and decide how each came from its parent.
+"""Order the sessions of a family.
 
 The parents that agents record may form a cycle, or be missing. So every session is visited once,
 and a cycle begins with its oldest session.
@@ -7,12 +7,10 @@ and a cycle begins with its oldest session.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from indexerd.sessions.info import SessionInfo
-from indexerd.times import iso_ms
 
-Relation = Literal["root", "fork", "resumed", "subagent"]
 Row = Mapping[str, Any]
 _FIELDS = (
     *("sessionId", "name", "agent", "cwd", "state", "archived", "gone", "createdAt", "modifiedAt"),
@@ -71,25 +69,12 @@ def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
     return [place for place in places if place.session_id in chosen]
 
 
-def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | None) -> Relation:
-    """Decide how a session came from its parent. `named`: it has a parent.
-
-    `carries_on`: its messages continue where the parent's end; None if messages cannot tell, for
-    example if it has none of them. Then times decide: it was resumed if the parent's last message
-    is older than the session.
-    """
-    if not named:
-        return "root"
-    if row.get("subagent"):
-        return "subagent"
-    if carries_on is None and above is not None:
-        carries_on = 0 < iso_ms(above["modifiedAt"]) <= iso_ms(row["createdAt"])
-    return "resumed" if carries_on else "fork"
-
-
-def member(row: Row, depth: int, how: Relation) -> dict[str, Any]:
+def member(row: Row, depth: int, *, child: bool) -> dict[str, Any]:
+    """Describe a member; `child`: it has a parent, whether that is known or not."""
+    subagent = bool(row.get("subagent"))
+    relation = "root" if not child else "subagent" if subagent else "fork"
     fields = {key: row.get(key) for key in _FIELDS}
-    return fields | {"subagent": bool(row.get("subagent")), "relation": how, "depth": depth}
+    return fields | {"subagent": subagent, "relation": relation, "depth": depth}
 
 
 class Parent(NamedTuple):

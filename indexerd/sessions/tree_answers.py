@@ -302,21 +302,14 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
 
 
 def _tips_at(state: SessionState, wanted: list[int], sums: Mapping[int, int]) -> dict[int, Tip]:
-    """Make the Tips of these rows; an orderly tree takes one pass over all rows."""
-    children, tip_at, kept = state.children(), dict[int, Tip](), {*wanted}
-    unvisited = children[:]  # children not yet visited; at 0 a row is no longer needed
-    ways = [range(len(state))] if state.orderly else map(state.path, wanted)
-    for way in ways:
-        before = Tip(ROOT)
-        for row in way:
-            parent = state.parent(row)
-            above = tip_at.get(parent, Tip(ROOT)) if state.orderly else before
-            unvisited[parent] -= state.orderly
-            if not unvisited[parent] and parent not in kept:
-                tip_at.pop(parent, None)
+    """Make the Tips of these rows and of all rows above them, each once."""
+    children, tip_at = state.children(), dict[int, Tip]()
+    for leaf in wanted:
+        new = [*takewhile(lambda row: row not in tip_at, state.up(leaf))]
+        for row in reversed(new):
+            above, kind = tip_at.get(state.parent(row), Tip(ROOT)), state.kind(row)
             parts = above.row != ROOT and children[above.row] > 1
-            kind = state.kind(row)
-            before = tip_at[row] = Tip(
+            tip_at[row] = Tip(
                 row=row,
                 entries=above.entries + 1,
                 users=above.users + (kind is Kind.USER),

@@ -47,7 +47,7 @@ from indexerd.sources.tail import Block, Cursor, Look
 
 BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
 OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes and a note
-ERROR = 4_000  # characters of an error
+NESTING_MAX = 32  # of a part's fields
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions of each version that are checked when the database changes
 RECORD_MAX = 64 * 1024 * 1024  # bytes of a record's file
@@ -75,12 +75,9 @@ _FIELDS = {  # a session's field -> its column
 _OF_SESSION = ("parentID", "forkID", "title", "directory", "version")
 _OF_MESSAGE = (
     *("role", "time", "finish", "parentID", "modelID", "providerID", "cost", "tokens"),
-    *("status", "outcome", "command"),  # of version 2
+    *("status", "outcome", "command", "output", "recent"),  # of version 2
 )
-_OF_PART = {  # fields kept of a part, by its type; an unknown part keeps only its type
-    "text": ("synthetic", "ignored"),
-    "compaction": ("overflow", "tail_start_id"),
-}
+_OF_PART = ("type", "synthetic", "ignored", "overflow", "tail_start_id")  # in the brief form
 
 _encode = msgspec.json.Encoder().encode
 
@@ -203,17 +200,13 @@ def _fields(message: Message, *, full: bool) -> Record:
         "providerID": model.get("providerID"),
     }
     record = {key: value for key, value in named.items() if value and not record.get(key)} | record
-    line = {key: record[key] for key in _OF_MESSAGE if record.get(key) is not None}
+    line = {key: _bounded(record[key]) for key in _OF_MESSAGE if record.get(key) is not None}
     line |= {"type": "message", "id": message.id, "at": message.at}
     if record.get("summary") is True:
         line["summary"] = True
-    if full:
-        for key, most in (("output", OUTPUT), ("recent", None)):
-            if isinstance(record.get(key), str):
-                line[key] = record[key][:most]
     if record.get("error"):
         error = as_dict(record["error"])
-        why = string(as_dict(error.get("data")).get("message"))[:ERROR]
+        why = string(as_dict(error.get("data")).get("message"))[:OUTPUT]
         line["error"] = {"name": error.get("name") or "error", "message": why or None}
     line["parts"] = [_part(part, full=full) for part in _inline(record)]
     return line
@@ -233,59 +226,41 @@ def _inline(record: Record) -> Iterator[Record]:
 
 
 def _part(part: Record, *, full: bool) -> Record:
-    """Return the fields of a part that the adapter uses; never a file's data."""
-    kind = part.get("type")
+    """Return a part for the adapter; never a file's data."""
+    kind, text = part.get("type"), part.get("text")
     if kind == "tool":
         return _tool(part, full=full)
-    brief: Record = {"type": kind}
+    brief: Record = _bounded(part) if full or kind == "file" else {}
+    brief |= {key: part[key] for key in _OF_PART if part.get(key) is not None}
     if kind == "text" or (kind == "reasoning" and full):
-        brief["text"] = string(part.get("text"))[: None if full else BRIEF_TEXT]
-    if kind == "file":
-        brief = _file(part)
-    keys = _OF_PART.get(kind, ()) if isinstance(kind, str) else ()
-    return brief | {key: part[key] for key in keys if part.get(key) is not None}
+        brief["text"] = string(text)[: None if full else BRIEF_TEXT]
+    return brief
 
 
 def _tool(part: Record, *, full: bool) -> Record:
-    """Return a call and its result, without missing fields."""
-    state = as_dict(part.get("state"))
-    kept = {"status": state.get("status")}
-    call: Record = {"type": "tool", "tool": part.get("tool", part.get("name")), "state": kept}
+    """Return a call and its result, with the names of version 1."""
+    state, tool = as_dict(part.get("state")), part.get("tool", part.get("name"))
     if not full:
-        return call
-    call["callID"] = part.get("callID", part.get("id"))
-    call["time"] = {"pruned": as_dict(part.get("time")).get("pruned")}
+        return {"type": "tool", "tool": tool, "state": {"status": state.get("status")}}
+    kept = {key: _bounded(value) for key, value in state.items() if key != "input"}
     kept["input"] = state.get("input")
-    kept["time"] = {"compacted": as_dict(state.get("time")).get("compacted")}
-    error, more = state.get("error"), as_dict(state.get("metadata"))
-    error = error.get("message") if isinstance(error, dict) else error  # version 2: an object
-    if isinstance(state.get("output"), str):
-        kept["output"] = state["output"][:OUTPUT]
-    if isinstance(error, str):
-        kept["error"] = error[:ERROR]
-    if more.get("interrupted") is True and isinstance(more.get("output"), str):
-        kept["metadata"] = {"interrupted": True, "output": more["output"][:OUTPUT]}
-    if isinstance(state.get("content"), list):
-        kept["content"] = list(_contents(state["content"]))
-    if isinstance(state.get("attachments"), list):
-        kept["attachments"] = [_file(as_dict(file)) for file in state["attachments"]]
-    return call
+    if isinstance(state.get("error"), dict):  # of version 2
+        kept["error"] = string(state["error"].get("message"))[:OUTPUT]
+    call: Record = {"type": "tool", "tool": tool, "callID": part.get("callID", part.get("id"))}
+    return call | {"state": kept, "time": _bounded(part.get("time"))}
 
 
-def _contents(content: list[Any]) -> Iterator[Record]:
-    """Yield a tool result of version 2: its texts, together at most OUTPUT, and its files."""
-    room = OUTPUT
-    for item in map(as_dict, content):
-        if not isinstance(item.get("text"), str):
-            yield _file(item)
-        elif text := item["text"][:room]:
-            room -= len(text)
-            yield {"type": "text", "text": text}
-
-
-def _file(file: Record) -> Record:
-    mime = file.get("mime")
-    return {"type": "file"} | ({"mime": mime[:100]} if isinstance(mime, str) else {})
+def _bounded(value: Any, depth: int = 0) -> Any:
+    """Cut the strings of a value to OUTPUT characters; leave out files' data and deep nesting."""
+    if isinstance(value, dict) and ("mime" in value or value.get("type") == "file"):
+        return {"type": "file", "mime": string(value.get("mime"))[:100]}
+    if isinstance(value, list | dict) and depth > NESTING_MAX:
+        return None
+    if isinstance(value, list):
+        return [_bounded(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {key: _bounded(item, depth + 1) for key, item in value.items()}
+    return value[:OUTPUT] if isinstance(value, str) else value
 
 
 class Database:

@@ -6,8 +6,6 @@ However large the session is, neither the event loop nor the reader of changed f
 from __future__ import annotations
 
 import asyncio
-import re
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,8 +16,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from indexerd.agents import ADAPTERS
-from indexerd.agents.base import READ_MAX
-from indexerd.agents.json_lines import close_truncated_json, parse_object
+from indexerd.agents.json_lines import parse_object
 from indexerd.entries import MESSAGE, Entry, Kind
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.privacy.sanitize import clean_line
@@ -34,13 +31,9 @@ from indexerd.sources.tail import LINE_MAX
 
 AT_ONCE = 4  # sessions read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
-BRIEF = 1024 * 1024  # bytes kept of a line longer than LINE_MAX
-PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are searched for pictures
-# A string of 64 KiB without a space, a quote or an escape: base64, of which the start suffices.
-_PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
+LINE_READ_MAX = 16 * 1024 * 1024  # bytes of a line: longer ones have no text
 
 _T = TypeVar("_T")
-Check = Callable[[], None]  # raises once no caller waits for the work
 
 
 class SessionLines(ExitStack):
@@ -58,11 +51,11 @@ class SessionLines(ExitStack):
         self._agent, self._state, self._where = agent, state, where
         self._open: dict[str, Lines] = {}
 
-    def row(self, row: int, most: int = READ_MAX) -> bytes:
+    def row(self, row: int) -> bytes:
         """Read the line of a row; empty if it is too long to be read or not JSON."""
         state = self._state
-        file, length = state.file_of(row), min(state.lengths[row], most)
-        if length <= 0:
+        file, length = state.file_of(row), state.lengths[row]
+        if not 0 < length <= LINE_READ_MAX:
             return b""
         try:
             if file not in self._open:
@@ -76,18 +69,12 @@ class SessionLines(ExitStack):
             return b""
         if len(line) < length and file != state.file:
             return b""
-        if state.lengths[row] > LINE_MAX:  # the scan read only its two ends
-            if most < READ_MAX:
-                line = close_truncated_json(_PICTURE.sub(rb'"\1"', line)[:BRIEF])
+        if length > LINE_MAX:  # the scan read only its two ends
             try:
                 parse_object(line[line.rfind(b"\n") + 1 :])  # a row may be two lines
             except ValueError:
                 return b""
         return line
-
-    def brief(self, row: int) -> bytes:
-        """Read a row's line; of a line over LINE_MAX, the beginning without pictures, as JSON."""
-        return self.row(row, READ_MAX if self._state.lengths[row] <= LINE_MAX else PICTURE_MAX)
 
 
 class SessionFiles(Protocol):
@@ -109,30 +96,15 @@ class OpenSession(Session):
     home: Path | None = None  # the directory of its meta file and sidecars
 
     @contextmanager
-    def reading(self, check: Check = lambda: None, keep: Keep | None = None) -> Iterator[Read]:
-        """Yield a function that reads rows in full.
-
-        `check` is called before each row, to stop work that no caller waits for. Callers that keep
-        many entries in memory say how much of each to `keep`.
-        """
-        with self.reading_lines(check, keep) as (read, _):
-            yield read
-
-    @contextmanager
-    def reading_lines(
-        self, check: Check = lambda: None, keep: Keep | None = None
-    ) -> Iterator[tuple[Read, Callable[[int], bytes]]]:
-        """Also yield a function that returns a row's line as it is stored."""
+    def reading(self, keep: Keep | None = None) -> Iterator[Read]:
+        """Yield a function that reads rows in full; `keep`: how much of each."""
         with self.lines as lines:
-            yield partial(_read, self, lines, check, keep), lines.row
+            yield partial(_read, self, lines, keep)
 
 
-def _read(
-    session: OpenSession, lines: SessionLines, check: Check, keep: Keep | None, row: int
-) -> Entry:
+def _read(session: OpenSession, lines: SessionLines, keep: Keep | None, row: int) -> Entry:
     """Read a row's entry; its kind is the state's, which knows the later lines."""
-    check()
-    state, line = session.state, lines.brief(row)
+    state, line = session.state, lines.row(row)
     kind = state.kind(row)
     if line:
         try:
@@ -176,20 +148,11 @@ class SessionReaderPool:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def read(
-        self, session_id: str, leaf: str | None, work: Callable[[OpenSession, Check], _T]
+        self, session_id: str, leaf: str | None, work: Callable[[OpenSession], _T]
     ) -> _T:
-        """Do `work(session, check)` in a thread, for the session as seen from a leaf."""
+        """Do `work(session)` in a thread, for the session as seen from a leaf."""
         session = await self._run(self._open, session_id, leaf)
         if session is None:
             raise FileGoneError("the session's file is gone")
-        unwanted = threading.Event()
-
-        def check() -> None:
-            if unwanted.is_set():
-                raise asyncio.CancelledError
-
         async with self._places:
-            try:
-                return await asyncio.to_thread(work, session, check)
-            finally:
-                unwanted.set()
+            return await asyncio.to_thread(work, session)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,35 +26,22 @@ from indexerd.daemon.process import Footprint
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.privacy.redact import for_people
 from indexerd.sessions.pictures import Picture, pictures_in
-from indexerd.web.assets import FILES, read_static
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
 from indexerd.web.home import home_page
 from indexerd.web.markdown import to_html
-from indexerd.web.responses import answer, problem
-from indexerd.web.session_page import (
-    FIRST,
-    FORMATS,
-    export,
-    page_data,
-    page_frame,
-    wish_for,
-)
+from indexerd.web.responses import FILES, answer, problem, read_static
+from indexerd.web.session_page import FIRST, FORMATS, export, page_data, page_frame, wish_for
 from indexerd.web.usage import usage_page
 
 AT_ONCE = 2  # sessions read at the same time
 SHOWN = 5000  # entries of a session: three times as many would take 50 MB
 TEXTS_MAX, TEXT_MAX = 50, 400_000  # texts rendered by one request, characters of all together
 TEND_SECONDS = 10.0  # after an answer, until its memory is given back
-_STATE = re.compile(r"\s*[^\s=][^=]*=")  # the start of a key=value text
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 _MEDIA_TYPES |= {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_CHANGES = {  # changes that a page may make, and the daemon's methods for them
-    "rename": "update",
-    "label": "label",
-    "index": "index",
-    "state": "set_relevant_context",
-}
+# Changes that a page may make, and the daemon's methods for them.
+_CHANGES = {"rename": "update", "label": "label", "index": "index"}
 
 
 def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette:
@@ -210,8 +196,8 @@ class Sessions:
             session = open_session(library, stored["session"]["sessionId"])
             if session is None or row >= len(session.state):
                 return None
-            with session.reading_lines() as (_, line):
-                return next(iter(pictures_in(line(row))[number:]), None)
+            with session.lines as lines:
+                return next(iter(pictures_in(lines.row(row))[number:]), None)
 
         picture: Picture | None = await self._read(stored, find)
         data = picture.decode() if picture else b""
@@ -220,19 +206,12 @@ class Sessions:
         return Response(data, media_type=picture.media_type)
 
     async def change(self, request: Request) -> Response:
-        """Change a title or a label, index the session, or set its context set `applet`."""
+        """Change a title or a label, or index the session."""
         method = _CHANGES[request.url.path.rpartition("/")[2]]
         fields = await _body(request)
         session_id = (await self._stored(request))["session"]["sessionId"]
-        if method == "set_relevant_context":
-            items = fields.get("items", [])
-            if not isinstance(items, list) or not all(map(_STATE.match, map(str, items))):
-                raise UsageError("items must be a list of key=value texts")
-            items = [fields.get("slug"), *items]
-            params = {"session": session_id, "setName": "applet", "items": items}
-        else:
-            params = fields | {"ref": session_id} | ({"force": True} if method == "index" else {})
-        return answer(await self._daemon.call(method, params))
+        force = {"force": True} if method == "index" else {}
+        return answer(await self._daemon.call(method, {**fields, "ref": session_id, **force}))
 
     async def _stored(self, request: Request) -> dict[str, Any]:
         """Get the session with exactly this id, which may also be another session's name."""

@@ -29,8 +29,7 @@ from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
 from indexerd.sessions.pictures import pictures_in
 from indexerd.sessions.state import SessionState, message_rows, rows_between
-from indexerd.sources.session_reader import BRIEF, OpenSession
-from indexerd.sources.tail import LINE_MAX
+from indexerd.sources.session_reader import LINE_READ_MAX, OpenSession
 from indexerd.times import iso
 from indexerd.web.markdown import to_text
 from indexerd.web.story import Cut, Image, Node, Room, Story, add_results, node_of, story_of
@@ -55,9 +54,8 @@ Stored = Mapping[str, Any]  # the answer of `get`
 class Wish:
     """Options of a document."""
 
-    for_people: bool = True  # only visible characters; False: all of them, for a program
     redact: Redactor | None = None
-    whole: bool = False  # with all arguments of calls, and texts as long as can be
+    whole: bool = False  # for a program: all characters and arguments, texts as long as can be
     pictures: bool = False  # with the pictures' data, unless secrets are removed
     leaf: str | None = None
     newest: int = sys.maxsize  # entries; what is shown begins at a multiple of STRIDE
@@ -84,11 +82,11 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     fits = (most for most in rooms if sum(min(length, most) for length in lengths) <= total)
     room = Room(cut, next(fits, rooms[-1]), wish.redact, wish.whole)
     nodes = dict[int, Node]()
-    album = Album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
-    with session.reading_lines() as (read, line):
+    pictures_of = _album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
+    with session.lines as lines, session.reading() as read:
         for row in rows:
             entry = read(row)
-            pictures = album.of(line(row)) if entry.images else ()
+            pictures = pictures_of(lines.row(row)) if entry.images else ()
             nodes[row] = node_of(state, row, entry, room, pictures)
         add_results(nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
@@ -124,35 +122,34 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
 
 
 def _too_long(state: SessionState, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Name the entries of which only a part was read."""
+    """Name the entries that were too long to be read."""
     found = ((state.id(row), state.lengths[row]) for row in rows)
     return [
-        {"entryId": entry_id, "field": "line", "length": length, "kept": BRIEF}
+        {"entryId": entry_id, "field": "line", "length": length, "kept": 0}
         for entry_id, length in found
-        if length > LINE_MAX
+        if length > LINE_READ_MAX
     ]
 
 
-class Album:
-    """Makes the pictures of nodes; the data of all together is bounded."""
+def _album(left: int) -> Callable[[bytes], list[Image]]:
+    """Return a function that makes the pictures of a line; the data of all is bounded."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def of(self, line: bytes) -> list[Image]:
+    def pictures(line: bytes) -> list[Image]:
+        nonlocal left
         found = list[Image]()
         for picture in pictures_in(line):
-            fits = len(picture.data) <= self._left
-            self._left -= len(picture.data) if fits else 0
-            data = picture.data if fits else ""
+            data = picture.data if len(picture.data) <= left else ""
+            left -= len(data)
             found.append(Image(picture.media_type, picture.size, data))
         return found
+
+    return pictures
 
 
 def without_entries(stored: Stored, wish: Wish) -> Document:
     """Make the document of a session whose entries cannot be read."""
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
-    if wish.for_people:
+    if not wish.whole:
         row = for_people(row)
         texts = {key: row[key] for key in ("name", "description") if row.get(key)}
         row = row | {key: to_text(text, len(text)) or text for key, text in texts.items()}
@@ -195,7 +192,7 @@ def _cutter(wish: Wish) -> Cut:
             seen = wish.redact(seen).text
             if len(text) > limit + MARGIN:
                 seen = seen[:-MARGIN]
-        if wish.for_people and not seen.replace("\n", "").isprintable():
+        if not wish.whole and not seen.replace("\n", "").isprintable():
             seen = bare(seen).replace("\r\n", "\n")
         return seen[:limit]
 

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from indexerd.agents import ADAPTERS
-from indexerd.amounts import dollars, duration
 from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
@@ -31,10 +30,14 @@ from indexerd.web.responses import render
 ROWS = 60  # sessions on a page
 HITS = 30
 QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 200, 280, 400, 60
-MINUTE_MS = 60_000
 PROJECTS = 6  # shown; the rest is folded
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
-SORTS = {"": "recent", "prompts": "most prompts", "longest": "longest", "cost": "cost"}
+SORTS = {  # names of orders, and headings
+    "": ("recent", ""),
+    "prompts": ("most prompts", "Most prompts first"),
+    "longest": ("longest", "Longest first"),
+    "cost": ("cost", "Highest cost first"),
+}
 # States that are worth a word, and for how many seconds without a change: an open turn is
 # abandoned after that, and nobody waits any more.
 STATES = {
@@ -85,26 +88,13 @@ def session_address(session_id: str) -> str:
     return f"/s/{name}" if name.strip(".") else "/s/-"
 
 
-def footer_target(params: Mapping[str, str]) -> str | None:
-    """Resolve a context footer's link, `?session=…&applet=…`; None for other addresses."""
-    session_id = params.get("session", "")[:VALUE_MAX]
-    if not session_id or "applet" not in params:
-        return None
-    name = basename(params.get("path", "")[-VALUE_MAX:])
-    find = f"?find={_encoded(name)}" if params["applet"] == "text-editor" and name else ""
-    return session_address(session_id) + find
-
-
 def _encoded(text: str) -> str:
     return quote(replace_surrogates(text), safe="/")
 
 
 async def home_page(daemon: Daemon, request: Request) -> Response:
-    """Show the page, or redirect the link of a context footer."""
     pairs = parse_qsl(request.url.query[:16_384], errors="replace")
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
-    if target := footer_target(params):
-        return RedirectResponse(target, 303)
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
     shown |= {"counts": {"agents": {}, "times": {}}, "projects": [], "full": False}
@@ -147,17 +137,25 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     if not (filters.before or filters.sort):
         asked = await daemon.read("list", _params(filters, **more, limit=ROWS, state="waiting"))
         waiting = [row for row in asked["sessions"] if _state(row) == "waiting"]
+    groups: dict[str, dict[str, Shown]] = {}  # title -> path, or "" -> a project's lines
+
+    def add(title: str, row: Row, cwd: str | None = None) -> None:
+        place = None if cwd is None else place_of(cwd, filters, home)
+        group = groups.setdefault(title, {})
+        listed = group.setdefault(shown_path(cwd or ""), {"place": place, "lines": []})
+        listed["lines"].append(line(row, filters, home))
+
+    for row in waiting:
+        add("Waiting for you", {**row, "state": ""})  # the heading says it
     pinned = [row for row in rows if row.get("pinned")]
+    for row in pinned:
+        add("Pinned", row)
     above = {row["sessionId"] for row in (*waiting, *pinned)}
-    groups: dict[str, Shown] = {}
-    for title, top in (("Waiting for you", waiting), ("Pinned", pinned)):
-        if top:
-            groups[title] = {"lines": [line(row, filters, home) for row in top]}
-    for shown in groups.get("Waiting for you", {"lines": []})["lines"]:
-        shown["state"] = ""  # the heading says it
     for row in rows:
-        if filters.sort or row["sessionId"] not in above:
-            _add(groups, row, filters, home)
+        if filters.sort:
+            add(SORTS[filters.sort][1], row)
+        elif row["sessionId"] not in above:
+            add(_stretch(row["modifiedAt"]), row, row["cwd"] or "")
     following = answer.get("nextCursor")
     return {
         "groups": groups,
@@ -168,27 +166,15 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     }
 
 
-def _add(groups: dict[str, Shown], row: Row, filters: Filters, home: str) -> None:
-    """Add a row to the group of its day and project, or to the only group of another order."""
-    if filters.sort:
-        title = {"prompts": "Most prompts first", "longest": "Longest first"}
-        group = groups.setdefault(title.get(filters.sort, "Highest cost first"), {"lines": []})
-        group["lines"].append(line(row, filters, home))
-        return
-    group, cwd = groups.setdefault(_stretch(row["modifiedAt"]), {"projects": {}}), row["cwd"] or ""
-    project = {"place": place_of(cwd, filters, home), "lines": list[Shown]()}
-    group["projects"].setdefault(shown_path(cwd), project)["lines"].append(line(row, filters, home))
-
-
 def _projects(counted: Sequence[Row], filters: Filters, home: str) -> list[Shown]:
     places = places_of([one["cwd"] or "" for one in counted], home, filters)
+    shown = list[Shown]()
     for place, one in zip(places, counted, strict=True):
-        place |= {
-            "sessions": one["sessions"],
-            "on": bool(one["cwd"]) and one["cwd"] == filters.project,
-        }
-    shown = [place for place in places if place["href"] or place["on"]]
-    return [p | {"folded": at >= PROJECTS and not p["on"]} for at, p in enumerate(shown)]
+        on = "" != one["cwd"] == filters.project
+        if place["href"] or on:
+            folded = len(shown) >= PROJECTS and not on
+            shown.append(place | {"sessions": one["sessions"], "on": on, "folded": folded})
+    return shown
 
 
 def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> list[Shown]:  # noqa: B008 - frozen
@@ -206,11 +192,9 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     hits = []
     spots: dict[str, list[Shown]] = {}
     for hit in answer["hits"]:
-        spots.setdefault(str(hit["sessionId"]), []).append(_spot(hit))
+        spots.setdefault(hit["sessionId"], []).append(_spot(hit))
     for session_id, found in spots.items():
-        row = {"name": found[0]["name"], **answer.get("rows", {}).get(session_id, {})}
-        shown = line(row | {"sessionId": session_id}, filters, home)
-        shown["spot"] = found[0]["spot"]
+        shown = line(answer["rows"][session_id], filters, home) | {"spot": found[0]["spot"]}
         same = "".join(found[0]["pieces"]) == shown["title"]
         if same and found[0]["label"] == "title":  # the matches are marked there
             shown["marked"] = found.pop(0)["pieces"]
@@ -228,9 +212,8 @@ def _spot(hit: Row) -> Shown:
     label = {"name": "title", "cwd": "directory", "message": "message"}.get(field, field)
     label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
     # Of the pieces of a snippet, every second one matched.
-    return {"name": hit.get("name"), "spot": spot, "label": label, "words": hit.get("words")} | {
-        "pieces": _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
-    }
+    pieces = _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
+    return {"spot": spot, "label": label, "words": hit.get("words"), "pieces": pieces}
 
 
 def place_of(cwd: str, filters: Filters, home: str) -> Shown:
@@ -249,13 +232,6 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
     session_id, title = row["sessionId"], to_text(row.get("name") or "", TITLE_MAX) or "session"
     gist = to_text(row.get("description") or row.get("firstUserMessage") or "", GIST_MAX)
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
-    prompts, lasted = row.get("userMessageCount") or 0, row.get("durationMs") or 0
-    facts = [
-        *(row.get("models") or ())[-1:],
-        f"{prompts:,} prompt{'s' * (prompts != 1)}" if prompts else "",
-        duration(lasted) if lasted >= MINUTE_MS else "",
-        dollars(row.get("costUsd")) if row.get("costUsd") else "",
-    ]
     return {
         "row": row,
         "key": session_id,
@@ -266,7 +242,7 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "then": local_time(row.get("modifiedAt", "")),
         "place": place_of(row.get("cwd") or "", filters, home),
-        "facts": [clean_line(fact, FACT_MAX) for fact in facts if fact],
+        "model": clean_line(next(iter(row["models"][-1:]), ""), FACT_MAX),
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
     }

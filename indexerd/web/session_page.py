@@ -17,9 +17,9 @@ from indexerd.daemon.library import Library
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.protocol.wire import dump
-from indexerd.web.assets import fill
 from indexerd.web.document import Document, Stored, Wish, read_document
 from indexerd.web.markdown import to_html
+from indexerd.web.responses import fill
 
 STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
 FIRST = (30, 60_000)  # messages and characters rendered before the live page is sent
@@ -39,14 +39,8 @@ def wish_for(
     form: str, *, redact: Redactor | None = None, leaf: str | None = None, newest: int = sys.maxsize
 ) -> Wish:
     """Make the options of an export."""
-    return Wish(
-        for_people=form != "json",
-        redact=redact,
-        whole=form == "json",
-        pictures=form != "md",
-        leaf=leaf,
-        newest=newest,
-    )
+    whole, pictures = form == "json", form != "md"
+    return Wish(redact=redact, whole=whole, pictures=pictures, leaf=leaf, newest=newest)
 
 
 def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolC
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.clipped import arguments, beside_results
-from indexerd.sessions.edits import FileEdit, edits_of, rewritten, with_patch
+from indexerd.sessions.edits import FileEdit, edits_of, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
@@ -31,7 +31,6 @@ from indexerd.times import iso_ms
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
-WRITTEN_MAX = 200_000  # characters of a file's contents that are kept
 
 _BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
 _SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
@@ -128,7 +127,6 @@ class Room:
     tools: dict[str, str] = field(default_factory=dict)  # by call id; results may not name theirs
     failed: set[str] = field(default_factory=set)  # ids of calls
     patches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # diffs that agents stored
-    written: dict[str, str] = field(default_factory=dict)  # the contents of files, by path
 
     def fit(self, entry: Entry, name: str, text: str) -> str:
         shown = self.cut(text, self.most)
@@ -198,7 +196,7 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         given = _redacted(given, room.redact)
     shown = call.detail or given or ""
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    edits = _known(edits_of(call.name, given), given, room.written)
+    edits = edits_of(call.name, given)
     for edit in edits:
         lines = edit.diff.count("\n")
         edit.diff = room.fit(entry, f"calls.{at}.edits", edit.diff)
@@ -211,20 +209,6 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         edits=edits,
         input=room.fit_all(entry, f"calls.{at}.input", given) if room.whole else None,
     )
-
-
-def _known(edits: list[FileEdit], given: Any, written: dict[str, str]) -> list[FileEdit]:
-    """Show what a file that is written again had before, as far as the session's calls say."""
-    for at, edit in enumerate(edits):
-        old, new = (
-            written.pop(edit.path, None),
-            given.get("content") if edit.kind == "write" else None,
-        )
-        if isinstance(new, str):
-            edits[at] = edit if old is None else rewritten(edit.path, old, new)
-            if len(new) <= WRITTEN_MAX:
-                written[edit.path] = new
-    return edits
 
 
 def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:

@@ -208,38 +208,13 @@ def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -
         expect(other.locator("#rename, #sent, .label-it")).to_have_count(0)
 
 
-def test_a_link_from_the_footer_leads_into_the_session(home: Served, tabs: Tabs) -> None:
-    """S4.22: a file's link opens this page with the tree searched for the file."""
-    session = home.put()
-    page = home.open(tabs, f"/?session={session.id}&applet=text-editor&path=%2Fw%2Falerts.py")
-    expect(page).to_have_url(re.compile(f"/s/{session.id}\\?find=alerts.py"))
-    expect(page.locator("#search")).to_have_value("alerts.py")
-    expect(page.locator("#tree .row")).not_to_have_count(0)
-
-
 def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) -> None:
-    """S4.25: a slug and key=value items become the set `applet` and are shown."""
+    """S4.25: a client's slug and key=value items, in the set `applet`, are shown as text."""
     session = home.put()
     page = opened(home, tabs, session)
-    told = page.evaluate(
-        """async (address) => (await fetch(address, {method: "POST", headers:
-          {"Content-Type": "application/json"}, body: JSON.stringify(
-          {slug: "plot", items: ["city=<b>Oslo</b>"]})})).status""",
-        f"/s/{session.id}/state",
-    )
-    assert told == 200
+    items = ["plot", "city=<b>Oslo</b>"]
+    home.world.call("set_relevant_context", session=session.id, setName="applet", items=items)
     expect(page.locator("#about")).to_contain_text("city=<b>Oslo</b>")
-    tabs.forgive("400 .Bad Request.")
-    for items in ("city=Rome", ["Rome"], ["=Rome"], [7]):
-        refused = page.evaluate(
-            """async ([address, items]) => (await fetch(address, {method: "POST", headers:
-              {"Content-Type": "application/json"}, body: JSON.stringify(
-              {slug: "plot", items})})).status""",
-            [f"/s/{session.id}/state", items],
-        )
-        assert refused == 400
-    held = home.world.call("get", ref=session.id)["context"]["applet"]
-    assert held == ["plot", "city=<b>Oslo</b>"]
 
 
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='owned=1'/>").decode()

@@ -264,10 +264,10 @@ def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
     ]
     assert [line[5] for line in lines] == [
         "Name of a",
-        "  resumed: Name of b",
+        "  fork: Name of b",
         "    fork: Name of d (gone)",
         "    sub-agent: Name of c",
-        "  resumed: Name of e (archived)",
+        "  fork: Name of e (archived)",
     ]
     assert world.stderr == "indexerd: the daemon is not running; answering from stored data\n"
 

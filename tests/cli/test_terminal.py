@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
+from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
 REMAINS = "]0;pwn"  # what remains of an escape sequence without its first character
@@ -24,10 +25,12 @@ def on_terminal(
     columns: int = 80,
     env: Mapping[str, str] | None = None,
     typed: str = "",
+    then: Sequence[tuple[str, str]] = (),
 ) -> str:
     env = {**home.world.env, "TERM": "xterm-256color", **(env or {})}
-    command = [*INDEXERD, *argv]
-    code, got = terminal.on_terminal(command, env=env, cwd=home.shop, columns=columns, typed=typed)
+    code, got = terminal.on_terminal(
+        [*INDEXERD, *argv], env=env, cwd=home.shop, columns=columns, typed=typed, then=then
+    )
     assert code == 0
     return got.decode().replace("\r\n", "\n")
 
@@ -199,3 +202,46 @@ def test_a_session_is_chosen_while_typing(home: Home) -> None:
     assert "Esc leave" in on_terminal(home, "resume", typed="\x1b")
     assert "Usage: indexerd" in home.ix().stderr
     assert home.ix("resume").returncode == 2
+
+
+def test_no_session_is_chosen_that_lacks_a_word(home: Home) -> None:
+    """Enter does nothing until a session is selected with the arrow keys."""
+    lacking = "have some"  # the end of the note: the screen is sent as changes to what it had
+    shown = on_terminal(home, typed="tuned zzzqqq", then=[(lacking, "\r\x1b")])
+    assert "resume" not in shown[shown.rindex("\x1b[?1049l") :]
+    shown = on_terminal(home, typed="tuned zzzqqq", then=[(lacking, "\x1b[B\t")])
+    assert "named by" in shown[shown.rindex("\x1b[?1049l") :]
+
+
+def test_a_list_is_read_in_pages(home: Home) -> None:
+    """`--page` continues where the page before ended; a long list goes through the pager."""
+    every = [row["sessionId"] for row in home.json("list", "--all")["sessions"]]
+    assert len(every) > 4
+    pages = [home.json("list", "--all", "-n", "2", "--page", page) for page in ("1", "2", "99")]
+    assert [[row["sessionId"] for row in page["sessions"]] for page in pages] == [
+        every[:2],
+        every[2:4],
+        [],
+    ]
+    assert "more: --page 3" in home.ix("list", "--all", "-n", "2", "--page", "2").stderr
+    env = {"PAGER": "sed s/^/paged:/", "LINES": "3"}
+    assert on_terminal(home, "list", "--all", env=env).count("\npaged:") > len(every)
+    assert "paged:" not in on_terminal(home, "list", "--all", env=env | {"LINES": "99"})
+    assert "paged:" not in home.ix("list", "--all", env=env).stdout
+
+
+def test_a_terminal_shows_how_long_an_answer_takes(home: Home, tmp_path: Path) -> None:
+    """From the second second on; a pipe sees nothing of it."""
+    env = {**home.world.env, "INDEXERD_SOCKET": str(tmp_path / "s.sock")}
+    with acting(tmp_path / "s.sock", list=slow(1.5, {"sessions": []})):
+        assert "\r\x1b[K1 s …" in on_terminal(home, "list", env=env).replace("\n", "")
+        assert home.ix("list", env=env).stderr.startswith("no sessions")
+
+
+def test_status_says_how_much_is_searchable(home: Home, tmp_path: Path) -> None:
+    status = home.json("status") | {"textPending": 70, "textPercent": 30, "textSecondsLeft": 140}
+    env = {"INDEXERD_SOCKET": str(tmp_path / "s.sock")}
+    with acting(tmp_path / "s.sock", status=status):
+        assert (
+            "30 % of new text is searchable, about 2 min left" in home.ix("status", env=env).stdout
+        )

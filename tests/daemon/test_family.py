@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,6 @@ def family(ask: Answers, ref: str) -> Any:
     return ask.family(ask.row(ref))
 
 
-def answers(catalog: TextIndex, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
-    return Answers(catalog, hidden)
-
-
 def outline(found: dict[str, Any]) -> str:
     """Ids and depths of the members, after the missing parent if there is one."""
     members = [f"{member['sessionId']}{member['depth']}" for member in found["members"]]
@@ -50,7 +46,7 @@ def test_a_cycle_starts_at_its_oldest_session(catalog: TextIndex, session_id: st
     fill(
         catalog, *(related_row(key, parent, 9 - n) for n, (key, parent) in enumerate(ring.items()))
     )
-    found = family(answers(catalog), session_id)
+    found = family(Answers(catalog), session_id)
     assert outline(found) == ("d0" if session_id == "d" else "c0 e1 a1 b2")
     assert found["members"][0]["relation"] == "root"
 
@@ -65,8 +61,26 @@ def test_excluded_sessions_are_not_members(catalog: TextIndex) -> None:
         related_row("d", "b"),
         related_row("e", "a"),
     )
-    ask = answers(catalog, lambda row: row["sessionId"] == "b")
+    ask = Answers(catalog, {"b"})
     assert outline(family(ask, "a")) == "a0 e1"
     assert outline(family(ask, "c")) == "b c0 d0"
     with pytest.raises(NotFoundError):
         family(ask, "b")
+
+
+def test_a_large_family_is_limited_to_500_members(catalog: TextIndex) -> None:
+    """The session in question is among the 500 members, and `more` counts the others."""
+    children = [related_row(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
+    fill(
+        catalog,
+        related_row("a"),
+        *children,
+        *(related_row(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)),
+    )
+    ask = Answers(catalog)
+    found = family(ask, "s0699")
+    assert (len(found["members"]), found["more"]) == (500, 200)
+    assert outline(found).endswith("s04981 s06991")
+    found = family(ask, "t0650")
+    assert (found["members"][-1]["sessionId"], found["more"]) == ("t0650", 200)
+    assert found["missingParent"] == "t-001"

@@ -262,7 +262,7 @@ def opencode(world: World) -> str:
 Make = Callable[[World], str]
 GOT: dict[Make, list[tuple[str, str]]] = {
     pi: [("user", ASKED), ("custom", ADDED)],
-    claude: [("user", f"{OPENING}{ADDED}\n</system-reminder>"), ("user", ASKED)],
+    claude: [("user", ASKED), ("user", f"{OPENING}{ADDED}\n</system-reminder>")],
     codex: [("user", ASKED), ("developer", ADDED)],
     opencode: [("user", ASKED + ADDED)],
 }

@@ -19,7 +19,7 @@ from typing import Any
 
 from indexerd import settings
 from indexerd.errors import InvalidMetaError, SessionUnreadableError, UsageError
-from indexerd.indexing.check import validate
+from indexerd.indexing.prompt import validate
 from indexerd.meta import model as metas
 from indexerd.meta.model import META_BYTES_MAX, parse_meta, parse_user
 from indexerd.models.attempts import Rejected

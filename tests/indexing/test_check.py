@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.indexing.check import validate
+from indexerd.indexing.prompt import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import redact as redact_module

@@ -88,8 +88,6 @@ class Session:
         start = self.tree.offsets[row]
         return bytes(self.data[start : start + self.tree.lengths[row]])
 
-    brief = row  # no line here is too long to keep
-
     def afresh(self) -> RowFacts:
         """The facts of the path, gathered from scratch, and the totals of every branch."""
         deeds = ActivityStats()

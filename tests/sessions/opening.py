@@ -48,4 +48,4 @@ def opened(
 
 def view(method: str, opened_session: OpenSession, params: dict[str, Any] | None = None) -> Any:
     arguments = decode_params(method, {"ref": "s1", **(params or {})})
-    return open_session.show(method, cast("Any", arguments), opened_session, None)
+    return open_session.show(method, cast("Any", arguments), opened_session)

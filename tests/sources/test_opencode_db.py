@@ -16,7 +16,7 @@ import pytest
 from indexerd.agents.opencode import read
 from indexerd.entries import Entry, ToolResult
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.opencode import BRIEF_TEXT, ERROR, OUTPUT, Database
+from indexerd.sources.opencode import BRIEF_TEXT, OUTPUT, Database
 from indexerd.sources.opencode import look_in_database as look
 from indexerd.sources.source import DATABASE
 from indexerd.sources.tail import Block, Look, Verdict
@@ -115,7 +115,8 @@ def test_version_2_replaces_the_older_copy(tmp_path: Path) -> None:
     assert [said[0][key] for key in ("schema", "title", "forkID")] == [2, "", "ses_b"]
     kinds = [("m1", "user"), ("m2", "compaction"), ("m0", "assistant")]
     assert [(message["id"], message["role"]) for message in said[1:]] == kinds
-    assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, {"type": "file"}]
+    file = {"type": "file", "mime": ""}
+    assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, file]
     assert [part["type"] for part in said[3]["parts"]] == ["tool", "text"]
     _, prompt, summary, answer = in_full(path)
     assert prompt["parts"][0]["text"] == "p" * 5000
@@ -164,7 +165,7 @@ def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
     entry = answered(
         tmp_path / "opencode.db",
         tool(output="m" * (OUTPUT + 1), attachments=[PICTURE, {"mime": 7}, None]),
-        tool("error", error="e" * (ERROR + 1)),
+        tool("error", error="e" * (OUTPUT + 1)),
         tool(output="old", time={"compacted": 1_795_000_000_000}, attachments=[PICTURE]),
         tool("error", call="c2", error="aborted", metadata=told),
         tool("error", call="c3", error="aborted", metadata=told | {"interrupted": False}),
@@ -172,7 +173,7 @@ def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
     )
     assert entry.results == (
         ToolResult("c1", "bash", "m" * OUTPUT),
-        ToolResult("c1", "bash", "e" * ERROR),
+        ToolResult("c1", "bash", "e" * OUTPUT),
         ToolResult("c1", "bash", "old", cleared=True),
         ToolResult("c2", "bash", "h" * OUTPUT),
         ToolResult("c3", "bash", "aborted"),
@@ -190,7 +191,7 @@ def test_results_of_version_2(tmp_path: Path) -> None:
         return {"type": "tool", "id": name, "name": "read", "time": when, "state": held}
 
     pieces = [{"type": "text", "text": "one"}, PICTURE, None, {"type": "text", "text": "two"}]
-    long = [{"type": "text", "text": "l" * 40_000}] * 3
+    long = [{"type": "text", "text": "l" * size} for size in (40_000, OUTPUT + 1)]
     rows = Rows(tmp_path / "opencode.db", SCHEMA_2)
     path = rows.session_2("ses_a")
     content = [
@@ -206,7 +207,7 @@ def test_results_of_version_2(tmp_path: Path) -> None:
         ToolResult("c1", "read", "one\ntwo"),
         ToolResult("c2", "read", "one\ntwo", cleared=True),
         ToolResult("c3", "read", "no"),
-        ToolResult("c4", "read", "l" * 40_000 + "\n" + "l" * (OUTPUT - 40_000)),
+        ToolResult("c4", "read", "l" * 40_000 + "\n" + "l" * OUTPUT),
     )
     assert entry.images == 3  # for c1, c3 and c5; the model no longer sees c2
 

@@ -6,9 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from indexerd.web.assets import FILES, read_static
 from indexerd.web.auth import TOKEN_SECONDS, login_link, open_page, redeem_token
-from indexerd.web.responses import render
+from indexerd.web.responses import FILES, read_static, render
 
 URL = "http://127.0.0.1:7117"
 

@@ -39,7 +39,6 @@ def texts(found: dict[str, Any]) -> list[str]:
     return [node["text"] for node in found["nodes"]]
 
 
-PROGRAM = Wish(for_people=False)
 TALK = [
     said("a", None, "user", "Where to?"),
     said("b", "a", "assistant", "Two ways."),
@@ -53,8 +52,8 @@ TALK = [
 def test_an_export_can_start_at_any_leaf() -> None:
     """S1.36: another leaf has its own path and the same tree, with a gist of the rest."""
     data = session(*TALK)
-    found = exported(opened(data), PROGRAM)
-    other = exported(opened(data, leaf="d"), PROGRAM)
+    found = exported(opened(data), Wish())
+    other = exported(opened(data, leaf="d"), Wish())
     assert (found["leafId"], other["leafId"]) == ("f", "d")
     assert texts(found) == texts(other)
     markdown = FORMATS["md"](other)
@@ -68,14 +67,14 @@ def test_an_export_can_start_at_any_leaf() -> None:
 def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of megabytes is cut with a note; the more texts there are, the shorter each is."""
     data = session(said("a", None, "user", "x" * 5_000_000), said("b", "a", "assistant", "y" * 90))
-    found = exported(opened(data), PROGRAM)
+    found = exported(opened(data), Wish())
     assert [len(text) for text in texts(found)] == [document.TEXT_MAX, 90]
     assert [node.get("length") for node in found["nodes"]] == [5_000_000, None]
     assert found["textMax"] == document.TEXT_MAX
     monkeypatch.setattr(document, "TOTAL_MAX", 2000)
-    assert [len(text) for text in texts(exported(opened(data), PROGRAM))] == [1000, 90]
+    assert [len(text) for text in texts(exported(opened(data), Wish()))] == [1000, 90]
     monkeypatch.setattr(document, "TOTAL_MAX", 10)
-    assert [len(text) for text in texts(exported(opened(data), PROGRAM))] == [200, 90]
+    assert [len(text) for text in texts(exported(opened(data), Wish()))] == [200, 90]
 
 
 def test_a_page_has_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +184,9 @@ def test_a_gist_has_no_part_of_a_secret() -> None:
     """S2.21: with `--redact` a text is redacted before it is cut."""
     token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     talk = [*TALK[:2], said("c", "b", "user", "c" * 180 + f" {token}"), *TALK[3:]]
-    found = exported(opened(session(*talk)), Wish(for_people=False, redact=redact))
+    found = exported(opened(session(*talk)), Wish(redact=redact))
     assert "ghp_" not in json.dumps(found)
-    plain = exported(opened(session(*talk)), PROGRAM)
+    plain = exported(opened(session(*talk)), Wish())
     assert any(tip.get("gist", "").startswith("ccc") for tip in plain["tips"])
 
 

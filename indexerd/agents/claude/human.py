@@ -36,7 +36,7 @@ _OUTPUT = (
 )
 _OPENINGS = (
     ("This session is being continued from a previous conversation", Kind.COMPACTION),
-    (("[Request interrupted", "Operation stopped by hook:"), INTERRUPTED),
+    (("[Request interrupted", "Operation stopped by hook"), INTERRUPTED),
     ("<bash-input>", Kind.BASH),
     (_OUTPUT, Kind.CUSTOM),
 )
@@ -119,8 +119,6 @@ def _by_machine(line: Fields, text: str) -> int | None:
             return packed
     meta, unseen = line.get("isMeta") is True, line.get("isVisibleInTranscriptOnly") is True
     by_program = _by_program(line.get("origin")) or line.get("promptSource") == "system"
-    if text == "Operation stopped by hook":
-        return INTERRUPTED
     if text.startswith(_COMMAND):
         return Kind.CUSTOM if meta or unseen or by_program or not request(text) else None
     if unseen or (meta and text.startswith("Caveat:")) or _REFUSED.fullmatch(text):
@@ -147,10 +145,10 @@ def plan_of(line: Fields) -> tuple[str, str]:
 def heading_of(plan: str) -> str:
     if front := _FRONT_MATTER.match(plan):
         plan = plan[front.end() :]
-    match = _HEADING.search(_CODE.split(plan, 1)[0])
-    heading = match[1].rstrip() if match else ""
+    heading = match[1].rstrip() if (match := _HEADING.search(_CODE.split(plan, 1)[0])) else ""
     bare = heading.rstrip("#")  # closing marks do not belong to a heading
-    return bare.rstrip() if bare.endswith((" ", "\t")) else heading
+    heading = bare.rstrip() if bare.endswith((" ", "\t")) else heading
+    return heading.removeprefix("Plan: ").removesuffix(" — Implementation Plan")
 
 
 def _is_plan(line: Fields, text: str) -> bool:

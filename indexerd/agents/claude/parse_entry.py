@@ -1,10 +1,9 @@
 """Parse one Claude Code line in full.
 
 A summary's row begins with the line before it, its `compact_boundary`: only that line says which
-earlier messages were kept. A pitfall of hooks, whose text for the model is in lines of type
-`attachment`: it follows the prompt in the file, but is sent before it, in the same message. A
-hook's output is sent only at the start of a session and with a prompt. It is not part of the
-conversation, so it is only in `sent`.
+earlier messages were kept. A hook's text for the model is in a line of type `attachment`, and its
+output is sent only at the start of a session and with a prompt. Neither is part of the talk, so
+both are only in `sent`.
 """
 
 from __future__ import annotations
@@ -70,7 +69,6 @@ def read(data: bytes, entry_id: str) -> Entry:
         results=tuple([_result(result, _patch(line, len(results))) for result in results]),
         sent=(f"<system-reminder>\n{sent}\n</system-reminder>",) if sent else None,
         sent_as="user" if sent or what.code == PROMPTED else None,
-        ahead=bool(sent),
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
         plan=plan_of(line)[0] if what.code == PROMPTED else _plan_in(content),
     )
@@ -167,9 +165,4 @@ def _of_hook(attachment: Fields) -> str:
             prints = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")
             if string(content) and attachment.get("hookEvent") in prints:
                 return f"{name} hook success: {content}"
-        case "hook_blocking_error":
-            wrong = as_dict(attachment.get("blockingError"))
-            if why := string(wrong.get("blockingError")):
-                command = string(wrong.get("command"))
-                return f'{name} hook blocking error from command: "{command}": {why}'
     return ""

@@ -13,7 +13,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from math import log2
 from typing import NamedTuple
 
@@ -28,18 +28,22 @@ from indexerd.models.extractive.sentences import (
     plain,
     sentences,
     tickets,
+    tidy,
     topics,
 )
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
-_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 12, 8, 8  # items of a summary
-_WRITTEN = 3  # titles of a kind in a description
+_ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
+_END_AGE = 2  # turns before the last whose end still counts
+_OFFER_MAX, _REPLY_MAX = 1500, 40  # characters of a question's end and of a reply
+_PICKED = 100.0  # worth of an option that the user picked: surely a decision
+_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _BRIEF = 6  # words, below which a text without a verb is a heading
-_LONG = 10  # requests, of which a single commit hardly tells the scope
+_NAMED_MAX = 90  # characters of a name and the project that is added to it
 _SHORT = 24  # characters of a sentence that says no result: "Research complete."
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
@@ -102,6 +106,10 @@ class _Session:
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
         self._worth: dict[_Sentence, float] = {}  # what `_as_result` returned
+        self._work = [  # about how much was done in each turn
+            1 + sum(300 + sum(len(s.text) for s in answer) for answer in turn.answers)
+            for turn in self._turns
+        ]
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -110,51 +118,63 @@ class _Session:
     @cached_property
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
-        found: dict[str, str] = {}
-        for kind, text in sorted(self._facts.titles, key=lambda each: each[0] == "pr"):
-            if len(topics(title := _title(text))) > 1:
-                found[title] = kind  # a pull request often has the title of its first commit
-        order = {_title(text): at for at, (_, text) in enumerate(self._facts.titles)}
-        return [(found[title], title) for title in sorted(found, key=order.__getitem__)]
+        written = [(kind, _title(lexicon.AFTER.sub("", text))) for kind, text in self._facts.titles]
+        # A pull request often has the title of its first commit.
+        found = {title: kind for kind, title in sorted(written, key=lambda each: each[0] == "pr")}
+        specs = (("plan", _spec(path)) for path in self._facts.files_modified)
+        every = dict.fromkeys([*specs, *((found[title], title) for _, title in written)])
+        return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
-        """Return the agent's title if it says something, else the best of `_names`."""
-        title = _title(self._facts.title)
-        if (" " in title and topics(title)) or not title.isascii():
-            return title
-        named = (each for each in self._names() if any(map(str.isalpha, each[1])))
-        return max(named, key=lambda each: each[0])[1]
+        """Return the agent's title if it says something, else the best of `_names`.
+
+        The project is added to a name that has no proper name.
+        """
+        name, project = _title(self._facts.title), _project(self._facts)
+        if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
+            best_first = sorted(self._names(), key=lambda each: -each[0])
+            names = (headline(text) for _, text in best_first)
+            name = next(name for name in names if any(map(str.isalpha, name)))
+        words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
+        proper = sum(word != word.lower() for word in words)
+        shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
+        known = shared or 0 < 2 * proper <= len(words)
+        return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
 
     def _names(self) -> Iterator[tuple[float, str]]:
-        """Yield possible names with their worth."""
-        scope = 1.0 if len(self.titles) > 1 or len(self._turns) < _LONG else 0.8
+        """Yield texts for a name, of which `headline` makes one, with their worth."""
+        parts = {label[0] for _, title in self.titles if (label := lexicon.PART.match(title))}
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
-            worth = _TITLE_WORTH[kind] * 0.94**at * (scope if kind == "commit" else 1.0)
+            if len(parts) > 1 and lexicon.PART.match(title):
+                continue  # "q1: …" is one of several
+            worth = _TITLE_WORTH[kind] * 0.94**at * (self._share(title) if kind == "commit" else 1)
             yield worth * self._weight(topics(title)), title
-        for number, turn in enumerate(self._turns):
+        first = next((turn for turn in self._turns if turn.request), None)
+        for turn, work in zip(self._turns, self._work, strict=True):
+            share = min(1.0, len(self._work) * work / sum(self._work))  # of the mean
             for sentence in turn.request[:_OPENING]:
-                worth = (0.7 if number else 1.0 if sentence.place else 1.2) * 0.85**sentence.place
+                worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
+                worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
-                    yield worth * self._as_name(part), headline(part)
-            for sentence in turn.answers[-1][:4] if turn.answers else ():
-                text = lexicon.DID.sub("", sentence.text, count=1)
-                if lexicon.DONE.search(text) and self._as_result(sentence):
-                    worth = 0.6 if lexicon.DONE.match(text) else 0.4
-                    yield worth * self._as_name(text), headline(text)
+                    yield worth * self._as_name(part), part
             for sentence in chain(*turn.answers[:_OPENING]):
-                yield 0.04 * self._as_result(sentence), headline(sentence.text)
+                yield 0.04 * self._as_result(sentence), sentence.text
         requests = (text[:400] for role, text in self._facts.messages if role == "user")
-        if asked := next(
-            (headline(clean_line(text, 400)) for text in requests if topics(text)), ""
-        ):
-            asked = clip(asked, _ASKED_MAX).rstrip("…")
+        if first_one := next(filter(topics, requests), ""):
+            asked = clip(headline(clean_line(first_one, 400)), _ASKED_MAX).rstrip("…")
             subjects = [word for word in self.key_words if word.lower() not in asked.lower()][:2]
             strongest = sorted(self._weights.values())[-4:]
             named = f"{asked}: {', '.join(subjects)}" if subjects else asked
             yield 0.25 * sum(strongest) / 8, named
-        for path in self._facts.files_modified[:1]:
-            yield 0.02, headline(f"Changes to {_base(path)}")
-        yield 0.01, headline(f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
+        yield 0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}"
+
+    def _share(self, title: str) -> float:
+        """Return 0.5 to 1: how much of the work was in turns that have two of the title's terms."""
+        about, done = topics(title), 0
+        for work, turn in zip(self._work, self._turns, strict=True):
+            said = (s.terms & about for s in chain(turn.request, *turn.answers))
+            done += work * (len(frozenset().union(*said)) > 1)
+        return 0.5 + 0.5 * done / (sum(self._work) or 1)
 
     def _as_name(self, text: str) -> float:
         """Weigh a sentence as a name: a wish more than a question, pasted output little."""
@@ -164,9 +184,10 @@ class _Session:
         if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
             return 0.03 * len(terms)
         worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
-        worth *= 0.3 if lexicon.PASTED.search(text) else 1.0
+        worth *= 0.2 if lexicon.PASTED.search(title) or title.isupper() else 1.0
         worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
         worth *= 0.5 if lexicon.ASIDE.match(text) else 1.0
+        worth *= 0.4 if title.isascii() and " " not in title else 1.0
         if lexicon.WISH.match(text):
             return 1.25 * worth
         worth *= 0.65 if lexicon.TELLING.match(text) else 1.0
@@ -181,8 +202,7 @@ class _Session:
         """Return plans, the first request, and the most central later ones, in order."""
         asked: list[_Found] = []
         for turn in self._turns:
-            opening = [s for s in turn.request[:_OPENING] if not lexicon.PASTED.search(s.text)]
-            if fit := [s for s in opening if len(meaning(s.terms)) > 1]:
+            if fit := [s for s in turn.request[:_OPENING] if len(meaning(s.terms)) > 1]:
                 best = max(fit, key=lambda s: (not s.place, self._weight(s.terms)))
                 asked.append(_Found(self._weight(best.terms), best))
         best_first = [*asked[:1], *sorted(asked[1:], key=lambda each: -each.worth)]
@@ -190,22 +210,21 @@ class _Session:
         return [*plans, *_shown(_distinct(best_first, _GOALS))]
 
     def decisions(self) -> list[str]:
-        """Return choices of the user, and of the agent or accepted by the user."""
-        long = (each for each in self._choices() if len(each.sentence.terms) > 2)  # noqa: PLR2004 - "do that"
-        return _shown(_distinct(self._lasting(long), _DECISIONS))
+        """Return options that the user picked, other choices of theirs, and those of the agent."""
+        return _shown(_distinct(self._lasting(self._choices()), _DECISIONS))
 
     def _choices(self) -> Iterator[_Found]:
-        following = [*self._turns[1:], _Turn([], [])]
-        for number, (turn, after) in enumerate(zip(self._turns, following, strict=False)):
-            for sentence in turn.request if number else ():  # the first says what to do
-                short = len(sentence.text) < _CHOICE_MAX and not sentence.text.endswith("?")
-                if short and lexicon.ANSWERED.search(sentence.text):
-                    yield _Found(self._weight(sentence.terms), sentence)
-            accepted = bool(after.request and lexicon.YES.match(after.request[0].text))
-            for answer in turn.answers:
-                last = accepted and answer is turn.answers[-1]
-                choices = (s for s in answer if _is_choice(s.text, accepted=last))
-                yield from (_Found(1.2 * self._weight(s.terms), s) for s in choices)
+        for number, ((asker, offer), (who, reply)) in enumerate(pairwise(self._facts.messages), 1):
+            for text in _picked(offer, reply) if (asker, who) == ("assistant", "user") else ():
+                if meaning(topics(text)):
+                    yield _Found(_PICKED, _Sentence(text, topics(text), number, 0))
+        for number, turn in enumerate(self._turns):
+            # The first request says what to do, and a long one has rules.
+            typed = turn.request if number and len(turn.request) <= _TYPED else []
+            short = [s for s in typed if len(s.text) < _CHOICE_MAX]
+            chosen = [s for s in short if _states(s, lexicon.ANSWERED)]
+            chosen += [s for s in chain(*turn.answers) if _states(s, lexicon.CHOSEN)]
+            yield from (_Found(self._weight(s.terms), s) for s in chosen)
 
     def results(self) -> list[str]:
         """Return the strongest sentences of answers, oldest first."""
@@ -217,19 +236,23 @@ class _Session:
                 found += [_Found(last * self._as_result(s), s) for s in answer]
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
-    def outcome(self) -> list[str]:
-        """Return the two best sentences of last answers; newer turns count more."""
-        found: list[_Found] = []
+    def outcome(self, most: int) -> list[str]:
+        """Return the best sentences of last answers, newer turns count more, and how it ended."""
+        found, ends = list[_Found](), list[_Found]()
         newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
         for age, answer in enumerate(newest_first):
-            for s in answer[:12]:
+            for s in answer[:_ANSWER]:
                 done = lexicon.DONE.search(s.text) is not None
-                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:  # not "Done, pushed"
+                lacks = ends and lexicon.LACK.search(s.text)  # what was so before the end
+                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT and not lacks:
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
-                    worth *= 0.5 if lexicon.LABEL.match(s.text) else 1.0
-                    worth *= 0.4 if lexicon.BARE.match(s.text) else 1.0
+                    worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
+                    worth *= 1.2 if s.text[-1] in ".。" else 1.0
                     found.append(_Found(worth * self._as_result(s), s))
-        return _shown(_distinct(self._lasting(found), 2))
+            if age <= _END_AGE and not ends:
+                ended = (s for s in answer if lexicon.ENDED.search(s.text) and self._as_result(s))
+                ends = [_Found(1.0, s) for s in ended][-1:]
+        return _shown(_distinct([*_distinct(self._lasting(found), most), *ends], most + 1))
 
     def _as_result(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
@@ -260,15 +283,12 @@ class _Session:
         return any(len(sentence.terms & other.terms) > 1 for other in later)
 
     def written(self, name: str) -> list[str]:
-        """Return the pull requests, issues and commits but for one that is the name."""
-        lines = []
-        for label in dict.fromkeys(_LABELS.values()):
-            every = [t for kind, t in self.titles if _LABELS.get(kind) == label and t != name]
-            best = sorted(every, key=lambda title: -self._weight(topics(title)))[:_WRITTEN]
-            if best:
-                plural = "s" if len(best) > 1 else ""
-                lines.append(f"{label}{plural}: {'; '.join(t for t in every if t in best)}")
-        return lines
+        """Return the two most central pull requests, issues and commits but for the name's."""
+        told = [
+            (kind, title) for kind, title in self.titles if kind in _LABELS and title not in name
+        ]
+        told.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
+        return [f"{_LABELS[kind]}: {title}" for kind, title in told[:2]]
 
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
@@ -281,24 +301,28 @@ class _Session:
 
 def _title(text: str) -> str:
     """Make a title of a written one: "feat(parser): add x" is "Parser: add x"."""
-    line = clean_line(text, 400)
-    match = lexicon.TYPE.match(line)
-    if match is None or not match["type"]:
-        return headline(line[match.end() if match else 0 :])
-    subject, scope = line[match.end() :], match["scope"] or ""
-    lead = ["fix"] if match["type"].lower() == "fix" else []
-    if any(map(str.isalpha, scope)) and not topics(scope) <= topics(subject):
-        lead.append(scope)
-    return headline(f"{' '.join(lead)}: {subject}" if lead else subject)
+    line = clean_line(text.partition("\\n")[0], 400)
+    found = lexicon.TYPE.match(line)
+    subject, scope = line[found.end() if found else 0 :], found[1] or "" if found else ""
+    return headline(subject if topics(scope) <= topics(subject) else f"{scope}: {subject}")
 
 
-def _is_choice(text: str, *, accepted: bool) -> bool:
-    """Whether a sentence of the agent states a choice; `accepted`: the user then said yes."""
-    if accepted and lexicon.ADVICE.search(text):
-        return True
-    if text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text):
-        return False
-    return lexicon.CHOSEN.search(text) is not None
+def _picked(offer: str, reply: str) -> Iterator[str]:
+    """Yield the options of an agent's last question that a reply picks: "B", "1 and 3"."""
+    offer = offer[-_OFFER_MAX:]
+    if len(reply) > _REPLY_MAX or not lexicon.ASKS.search(offer):
+        return
+    for mark in re.findall(lexicon.MARK, reply) if re.match(lexicon.MARK, reply) else ():
+        lines = re.findall(rf"^\W*(?:Option )?{mark}\W+(\w.*)", offer, re.MULTILINE)
+        for line in lines[-1:]:
+            yield clip(tidy(clean_line(line.partition("|")[0], 400)).rstrip("?"), _CHOICE_MAX)
+
+
+def _states(sentence: _Sentence, cue: re.Pattern[str]) -> bool:
+    """Whether a sentence with a cue states a choice, and neither asks nor proposes one."""
+    text, subject = sentence.text, len(meaning(sentence.terms))
+    no_choice = text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text)
+    return bool(cue.search(text)) and subject > 2 and not no_choice  # noqa: PLR2004 - "do that"
 
 
 def _distinct(found: Iterable[_Found], most: int) -> list[_Found]:
@@ -325,6 +349,7 @@ def describe(facts: Facts) -> Metadata:
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
     written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
+    told = (line for line in session.results() if line not in decisions)
     base = facts.cwd.rstrip("/") + "/"
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
@@ -333,20 +358,13 @@ def describe(facts: Facts) -> Metadata:
     sections = {
         "## Goal": goals,
         "## Key Decisions": decisions,
-        "## Outcome": [
-            *written[:_TITLES],
-            *(line for line in session.results() if line not in decisions),
-        ],
+        "## Outcome": [*written[:_TITLES], *told],
         "## Next Steps": session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
-    parts = [
-        "\n".join([head, *(f"- {line}" for line in lines)])
-        for head, lines in sections.items()
-        if lines
-    ]
-    came_of_it = [*session.written(name), *session.outcome()]
-    came_of_it = came_of_it[: max(2, len(came_of_it) - 1)]
+    parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
+    came_of_it = session.written(name)
+    came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
         description=" ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
@@ -355,12 +373,36 @@ def describe(facts: Facts) -> Metadata:
     )
 
 
+def _spec(path: str) -> str:
+    """Return what a file specifies or plans, if its path says that: "specs/001-user-login/"."""
+    found = lexicon.SPEC.search(path)
+    return headline(re.sub("[_-]+", " ", found[1] or found[2])) if found else ""
+
+
+def _project(facts: Facts) -> str:
+    """Return the directory that most of the work was in, "" if its name says nothing."""
+    here, tops = _folders(f"{facts.cwd}/")[-1:], Counter[str]()
+    paths = facts.files_modified or facts.files_read or (facts.cwd,)
+    for path in paths:
+        tops.update((facts.cwd in path and here) or _folders(path)[:1])
+    top, count = next(iter(tops.most_common(1)), ("", 0))
+    return plain(clean_line(top, 40)) if 2 * count > len(paths) else ""
+
+
+def _folders(path: str) -> list[str]:
+    """Return the directories below a person's own that say something; none of hidden ones."""
+    parts = re.split(r"[/\\]+", lexicon.HOME.sub("", path))[:-1]
+    if any(part[:1] == "." for part in parts):
+        return []
+    return [part for part in parts if part and not lexicon.PLACE.fullmatch(part)]
+
+
 def _base(path: str) -> str:
     return re.split(r"[/\\]", clean_line(path[-400:], 400).rstrip("/\\"))[-1]
 
 
 def _sentence(text: str) -> str:
-    short = clip(plain(text), _SENTENCE_MAX).rstrip(" ,;:")
+    short = clip(re.sub(r"^[^\w\s.(]+\s+", "", plain(text)), _SENTENCE_MAX).rstrip(" ,;:")
     return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
 
 

@@ -30,24 +30,28 @@ WISH = _opening(  # of a user
 )
 POINTING = _cue("it|this|that|these|those|them|here|you|your")
 MUSING = re.compile(
-    r"\?\W{0,4}$"
+    r"[?\uff1f]\W{0,4}$"
     r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b",
     re.IGNORECASE,
 )
 TELLING = _opening(  # a statement or a question, no wish
     r"i|i'm|i've|i'd|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
-    r"|have|why|what|how|where|which|when|until|since|because|if|so|but|stop|hmm"
+    r"|have|no|don't|do not|never|why|what|how|where|which|when|until|since|because|if|so|but|hmm"
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
     r"|launching|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you"
     r"|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
-ASIDE = re.compile(r"(?:quick|btw|by the way)\b|.{0,80}\bnumber \d", re.IGNORECASE)
+ASIDE = re.compile(r"(?:quick|btw|by the way)\b|.{0,80}\b(?:number|question) \d", re.IGNORECASE)
 BARE = _opening(  # means what was said before, or that it was understood
     r"that|this|it|these|those|they|understood|got it|明白|好的|收到|了解"
 )
-LABEL = re.compile(r"[^.:]{1,60}(?: [-–—]|:) ")  # before an item of a list  # noqa: RUF001 - dashes
+LACK = _cue(r"(?:does|is|do|are)n't|(?:does|is|do|are) not|not found|can't|cannot|no such|failed")
+ENDED = _cue(  # the state that a session was left in
+    r"\d+(?:/\d+)? (?:\w+ )?(?:tests|passe[ds]|passing)|pushed|deployed|up to date|uncommitted"
+    r"|(?:build|lint|tests?|typecheck)\W{1,4}(?:pass|fail)\w*|not (?:yet )?(?:run|committed|pushed)"
+)
 CAUSE = _cue(
     r"root cause|caused by|because|turn(?:s|ed) out|found that"
     r"|the (?:bug|issue|problem|reason) (?:is|was)"
@@ -59,19 +63,17 @@ DONE = _cue(
     r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries"
 )
 CHOSEN = _cue(  # an agent
-    r"decided|decision (?:is|was)|chose|chosen|opted|settled on|agreed|by design"
-    r"|(?:is|are) intentional|(?:we|i)(?:'ll| will) use|(?:going|go|went) with|ruled out|rejected"
-    r"|switched to"
+    r"decided (?:to|on|against|not)|decision (?:is|was)|(?:we|i) chose|chose to|opted (?:for|to)"
+    r"|settled on|agreed (?:to|on|that)|(?:we|i)(?:'ll| will) use|(?:going|go|went) with|ruled out"
+    r"|rejected|switched to"
 )
 ANSWERED = _cue(  # a user's choice, after the first request
-    r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with|option \w"
-    r"|prefer|instead of|rather than|i like|i'd like (?:it|all)|no need|keep (?:it|the)"
+    r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with"
+    r"|i(?:'d)? prefer|instead of|rather than|i like|i'd like (?:it|all)|no need|keep (?:it|the)"
 )
 OFFER = _cue(r"consider|recommend\w*|suggest\w*|propos\w*|could|would|should|options?|might|may")
-ADVICE = _cue(r"i(?:'d| would)? (?:recommend|suggest|propose|go with)|my recommendation")
-YES = _opening(
-    r"yes|yep|yeah|do (?:it|that|both|this)|go (?:ahead|for)|sounds|agreed?|lgtm|please do|let'?s"
-)
+MARK = r"\b[A-F1-9]\b"  # of an option
+ASKS = re.compile(r"[?？]|\boptions?\b", re.IGNORECASE)  # noqa: RUF001 - wide
 TAKEN_BACK = _cue(
     r"i was (?:wrong|mistaken)|my mistake|was wrong|(?:isn't|wasn't|is not|was not) (?:right"
     r"|correct|true|it)|it (?:isn't|wasn't)|revert(?:ed)?|undo|scrap|roll(?:ed)? back|not what i"
@@ -91,33 +93,46 @@ EXACT = re.compile(  # paths, ports, errors, causes
     r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
-PASTED = re.compile(r"\w:\d+\b|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ =")  # no prose
-DID = re.compile(  # before a result
-    r"(?:(?:done|perfect|great)\W+)?(?:(?:i've|i have|i|we) (?:now |also )?(?=\w+ed\b))?",
-    re.IGNORECASE,
-)
-TYPE = re.compile(  # "feat(parser): ", "# Implementation plan for "
-    r"[#\s]*(?:(?P<type>feat|fix|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps)"
-    r"(?:\((?P<scope>[^)]{0,40})\))?!?:|(?:implementation )?plan\b[ :—-]*(?:for\b)?)?\s*",
+PASTED = re.compile(
+    r"\w:\d+\b|\\|\(Recommended\)|^[「{\"“]|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ ="
+)  # no prose
+TYPE = re.compile(  # "feat(parser): "
+    r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
+    r"|initial(?: commit)?)(?:\(([^)]{0,40})\))?!?:)?\s*",
     re.IGNORECASE,
 )
 PADDING = re.compile(  # before a request
-    r"(?:(?:(?:hi|hello|hey|thanks|great|ok(?:ay)?|yes|yeah|now|so|then|also|and|but|please|just|something"
-    r" else|(?:can|could|would|will) (?:you|we)|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)"
-    r"|we (?:need|should)|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?"
-    r"|(?:tell|show|remind) me|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|すみません)"
-    r"[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
+    r"(?:(?:(?:@\"[^\"]{1,60}\"|(?:question|goal|task|updated|created|done)(?=:)|hi|hello|hey|thanks"
+    r"|great|ok(?:ay)?|yes|yeah|now|so|then|also|and|but|please|just|something else"
+    r"|(?:for|in) (?:this|the|our|my) (?:project|repo(?:sitory)?|codebase|app|hackathon)"
+    r"|(?:execute|implement|follow) (?:this|the) plan|(?:can|could|would|will) (?:you|we)"
+    r"|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should)"
+    r"|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?|(?:tell|show|remind) me"
+    r"|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
     re.IGNORECASE,
 )
-READING = re.compile(  # before the request itself
-    r"\A(?:(?:take|have) a look at|read|look at|check|see) [^,;!?]{1,80}?(?:, and|,| and)(?: then)?"
-    r" (?=\w+ \S+ \S)",
+PART = re.compile(r"[A-Za-z]{1,5}-?(\d+):")  # before the title of one of several parts
+SPEC = re.compile(
+    r"[/\\](?:specs[/\\]\d{1,4}-([\w-]+)[/\\]|(?<!\.claude.)plans?[/\\](?:\d{4}-\d\d-\d\d-)?([\w-]+)\.md$)"
+)
+HOME = re.compile(
+    r"^.*[/\\](?:Users|home|Volumes)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b",
     re.IGNORECASE,
+)
+PLACE = re.compile(  # directories that hold several projects, or parts of one
+    r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)|new|desktop"
+    r"|downloads|dev|developer|codes?|git|github|repos?|src|apps?|application|libs?|packages|docs"
+    r"|tests?|te?mp|misc|work|personal|build|main|admin|windows|onedrive",
+    re.IGNORECASE,
+)
+AFTER = re.compile(r"\s\([^()]*\)?\W*$")  # a title
+READING = re.compile(  # before the request itself
+    r"(?i)\A(?:(?:take|have) a look at|read|look at|check|see) [^,;!?]{1,80}?"
+    r"(?:, and|,| and)(?: then)? (?=\w+ \S+ \S)"
 )
 OUTCRY = re.compile(
-    r"\b(?:piece of (?:shit|crap|junk)|(?:you )?(?:idiot|moron)\w*|what the (?:hell|fuck)|hell"
-    r"|f+u+c+k\w*|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b"
-    r"[\s,.!]*",
+    r"\b(?:piece of (?:shit|crap|junk)|(?:you )?(?:idiot|moron)\w*|what the (?:hell|fuck)|fu+ck\w*"
+    r"|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b[\s,.!]*",
     re.IGNORECASE,
 )
 CLAUSE = re.compile(  # where a long request may end
@@ -126,7 +141,9 @@ CLAUSE = re.compile(  # where a long request may end
     re.IGNORECASE,
 )
 # Words that connect the parts of a phrase.
-LINKS = "at by covering for from in into of on onto over that to using via when where with"
+LINKS = (
+    "a and at by covering for from in into of on onto over that the to using via when where with"
+)
 # Words that tell no subject.
 DULL = """add agree answer ask back brief call change check clean clear code comment continue
     conversation create current day default describe detail down easy end ensure error existing
@@ -135,6 +152,12 @@ DULL = """add agree answer ask back brief call change check clean clear code com
     print problem question read ready reason remove rename request result review run second
     seconds session stop sure tell thank thanks thought ticket time today try turn understand
     update user verify want week write www"""
+# Words without a subject in other languages, without accents.
+FOREIGN = """de da do das dos em na nas nos uma um que nao ja sem com por para ou mas como mais
+    seu sua isso foi ser esta tem vou agora el la los las del una en con es su al pero si este todo
+    et est dans pour pas sur avec des les qui du aux ce cette sont und der die das ist nicht ein zu
+    den mit fur auf von dem sich auch wie oder aber cac cho toi cua khong duoc voi nay mot
+    на по для не что это как из от за но же если или все бы он мы вы так уже да нет чтобы при до"""
 # Words about the work, not about its subject.
 PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue create
     description done draft explain fail feedback fix git github gpg lint linter linting main master

@@ -15,7 +15,8 @@ from math import log
 from typing import Any, NamedTuple
 
 from indexerd.entries import Question
-from indexerd.models.extractive.sentences import terms
+from indexerd.models.extractive import lexicon
+from indexerd.models.extractive.sentences import OF_CLIENT, terms
 
 PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
 FOUND = "No language model answered this: these passages of the session fit the question best."
@@ -26,6 +27,7 @@ NOTHING = (
 # What a term counts that is only in the passage; in the prompt; in a prompt that has all of them.
 SAME, PROMPT, ASKED = 0.6, 0.5, 0.9
 FITS, FEW, ASKS = 1.5, 0.7, 0.5  # a sentence of the kind asked for; with no news; a question
+SAID = 0.6  # an announcement
 LAST, USER, TOLD = 1.5, 0.6, 2.5  # a turn's last message; the user's; if it is asked for
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
@@ -35,8 +37,10 @@ _SENTENCES = re.compile(
 _SPEAKER = re.compile(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
 _OF_USER = re.compile(r"(?i)\bthe user\b|\bdid i\b")
 _KINDS = {  # what a question asks for: what a sentence with it has
-    re.compile(r"(?i)\bwhy\b|\b(?:caus|reason)|\bwhat (?:broke|made)\b"): re.compile(
-        r"(?i)\b(?:because|caus\w+|due to|since|so that|so an?|wrong)\b"
+    re.compile(
+        r"(?i)\bwhy\b|\b(?:caus|reason)|\bwhat (?:broke|made)\b|なぜ|原因|理由|为什么|為什麼"
+    ): re.compile(
+        r"(?i)\b(?:because|caus\w+|due to|since|so that|so an?|wrong)\b|因[为為]|ため|ので|原因"
     ),
     re.compile(
         r"(?i)\bhow (?:big|fast|large|long|many|much|often)\b|\b(?:number|size)\b"
@@ -111,6 +115,8 @@ def _ranked(question: Question) -> list[_Passage]:
         factor /= 1 + len(read) / 30  # a long message has many chances
         best = _Passage(0, 0, entry, "", 0)
         for text, there in read:
+            if OF_CLIENT.match(text):
+                continue
             if not there and not (last and prompt):
                 continue
             weighed = prompt | {term: SAME * weights[term] for term in there}
@@ -122,6 +128,7 @@ def _ranked(question: Question) -> list[_Passage]:
                 score = factor * share * (0.25 + 0.75 * share)
                 score *= FITS if any(kind.search(part[0]) for kind in kinds) else 1
                 score *= FEW if len(said - wanted) < 3 else 1  # noqa: PLR2004 - terms
+                score *= SAID if lexicon.SPEAKING.match(part[0].lstrip()) else 1
                 score *= ASKS if part[0].endswith(("?", "？")) and not of_user else 1  # noqa: RUF001 - wide
                 if score > best.score:
                     best = _Passage(score, share, entry, text, part.start())
@@ -139,7 +146,7 @@ def passages(text: str) -> Iterator[str]:
     lead = ""
     for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
         part = f"{lead}\n\n{paragraph}".strip()
-        leads = part.startswith("#") or part.endswith(":")
+        leads = part.startswith("#") or part.endswith((":", "："))  # noqa: RUF001 - wide
         lead = part if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
         while part and not lead:
             ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from indexerd.models.extractive import lexicon
 from indexerd.privacy.sanitize import clean_line, clean_text
@@ -41,11 +41,14 @@ _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,3
 _SHELL = re.compile(
     r"^[ \t]*(?:\(\w{1,40}\) )?[\w.-]{1,40}@[\w.-]{1,60}:.*(?:\n.*\S.*){0,400}", re.MULTILINE
 )
+OF_CLIENT = re.compile(  # in place of an answer
+    r"API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
+    r"|No response requested"
+)
 _NOISE = re.compile(  # logs, lines of a pasted chat, messages of the client
     r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\("
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
-    r"|API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
-    r"|No response requested"
+    rf"|{OF_CLIENT.pattern}"
 )
 _LONG = re.compile(r"\S{20,}")
 _SIGN = re.compile(r"[^\w ]|[\d_]")
@@ -60,6 +63,7 @@ _PATH = re.compile(  # "/srv/app/readme", "src/app/main.py", but not "rules/skil
     r"(?<![\w:/.-])(?:[~/][\w.-]{0,80}/(?:[\w.-]{1,80}/){0,12}([\w.-]{1,80})"
     r"|@?(?:\.?[\w-]{1,80}/){2,12}([\w-]{1,80}\.\w{1,5})(?![\w/]))"
 )
+_SLUG = re.compile(r"(?<![\w/.-])([a-z]+(?:-[a-z]+){2,})\.md(?=\W*\Z)")  # a document
 _COMMAND = re.compile(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  # "/team:review 12"
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
 _SECRET = re.compile(r"\[redacted:[\w.-]{0,40}\]")
@@ -70,7 +74,7 @@ _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b"
 
 @cache
 def _dull_words() -> frozenset[str]:
-    return stop_words().union(lexicon.DULL.split())
+    return stop_words().union(lexicon.DULL.split(), lexicon.FOREIGN.split())
 
 
 def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
@@ -110,21 +114,26 @@ def key_words(texts: Iterable[str]) -> list[str]:
     counts, written = Counter[str](), dict[str, str]()  # of texts with a word; a word as written
     for text in texts:
         found = dict[str, str]()
-        for token in _TOKEN.findall(text):
-            word = token.rstrip(".'’/-+").rpartition("/")[2].partition("'")[0].partition("’")[0]
-            fits = 2 < len(word) <= _WORD_MAX or not word.isascii() or word.isupper()  # noqa: PLR2004 - letters
-            if fits and word[:1].isalpha() and not _TICKET.fullmatch(token):
+        for token in dict.fromkeys(_TOKEN.findall(text)):
+            if word := _key_word(token):
                 found.setdefault(word.lower(), word)
         counts.update(found.keys())
         written |= found
     forms = dict[str, str]()  # by stem
     for word in sorted(counts, key=lambda word: (-counts[word], -len(word), word)):
-        if word.endswith(("ly", "ing")) or (word.isascii() and not meaning(topics(word))):
+        if word.endswith(("ly", "ing")) or not meaning(topics(word)):
             continue
         forms.setdefault(stem(word), written[word])
         if len(forms) == _KEY_WORDS:
             break
     return [*forms.values()]
+
+
+@lru_cache(16_384)
+def _key_word(token: str) -> str:
+    word = token.rstrip(".'’/-+").rpartition("/")[2].partition("'")[0].partition("’")[0]
+    fits = 2 < len(word) <= _WORD_MAX or not word.isascii() or word.isupper()  # noqa: PLR2004 - letters
+    return word if fits and word[:1].isalpha() and not _TICKET.fullmatch(token) else ""
 
 
 def tickets(text: str) -> list[str]:
@@ -137,7 +146,8 @@ def sentences(text: str) -> list[str]:
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _SHELL.sub("", _SECRET.sub("…", text)) if "@" in text else _SECRET.sub("…", text)
-    text = _FENCED.sub("\n", _COMMAND.sub("", clean_text(text, len(text)), count=1))
+    text = clean_text(text, len(text)).replace("’", "'")
+    text = _FENCED.sub("\n", _COMMAND.sub("", text, count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
@@ -198,16 +208,13 @@ def headline(text: str) -> str:
     text = _PATH.sub(lambda path: path[1] or path[2], text)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
     text = lexicon.READING.sub("", text, count=1) or text
+    text = _SLUG.sub(lambda slug: slug[1].replace("-", " "), text)
     if len(text) > TITLE_MAX:
         ends = [gap.start() for gap in lexicon.CLAUSE.finditer(text[: TITLE_MAX + 2])]
         whole = [end for end in ends if len(topics(text[:end])) > 2]  # noqa: PLR2004 - a subject
         words = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
-        for at in range(
-            len(words) - 1, len(words) // 2, -1
-        ):  # "… with the standard" is half a phrase
-            if words[at].lower() in lexicon.LINKS.split():
-                words = words[:at]
-                break
+        while len(words) > 1 and words[-1].lower() in lexicon.LINKS.split():
+            words.pop()
         text = text[: whole[-1]] if whole else " ".join(words)
     text = text.strip(_OUTER)
     first = text.partition(" ")[0]

@@ -5,9 +5,9 @@
 ((indexerd) => {
   "use strict";
   const { $, el, count, when } = indexerd.helpers;
-  const FROM = { fork: "fork of", resumed: "resumed from", subagent: "sub-agent of" };
+  const FROM = { fork: "fork of", subagent: "sub-agent of" };
   const NEAR = 3; // children named above the conversation
-  const HOW = { fork: "fork", resumed: "resumed", subagent: "sub-agent" };
+  const HOW = { fork: "fork", subagent: "sub-agent" };
 
   function item(member, own) {
     const one = el("a", `row kin${own ? " active" : ""}`);

@@ -106,7 +106,7 @@ def test_a_plans_heading_is_cleaned_and_no_comment(world: World, home: Path) -> 
     for session, above in zip(commented, COMMENTS, strict=True):
         planned(session, "/elsewhere/x.jsonl", f"{above}1. Do it.", planContent="")
         session.turn("Now commit this.")
-    plan = f"---\n# tags\na: b\n---\n\n# {TITLE} ##\n\n```\n# no\n```\n"
+    plan = f"---\n# tags\na: b\n---\n\n# Plan: {TITLE} — Implementation Plan ##\n\n```\n# no\n```\n"
     planned(cleaned, "/elsewhere/x.jsonl", plan, planContent=plan)
     names = [row["name"] for row in rows(world, sessions)]
     assert names == [*["Now commit this."] * len(commented), TITLE]

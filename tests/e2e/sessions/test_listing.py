@@ -165,7 +165,7 @@ def test_pages_are_stable_while_sessions_grow(agents: Home) -> None:
         session_id for session_id in wanted if session_id not in grown
     ]
     with pytest.raises(UsageError):
-        world.call("list", agent="pi", **cursor)
+        world.call("list", cursor="bm9uZQ==")
 
 
 def _grow(agents: Home, candidates: list[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.times import iso
-from tests.e2e.world import Session, World, hit_by, hooked, let_pass, logged, scanned, until, wait
+from tests.e2e.world import Session, World, hit_by, hooked, logged, scanned, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -186,7 +186,7 @@ def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
         session.turn("Where does the gondola hang?")
         wait(world, session.id, userMessageCount=5)
         until(lambda: hit_by(world, "gondola"), "its words")
-        assert bool(hit_by(world, "zeppelin")) is (size < 64_000_000)
+        assert bool(hit_by(world, "zeppelin")) is (size < 16_000_000)
         done = world.call("index", ref=session.id, force=True, wait=True)
         assert done["status"] == "indexed"
         assert peak(process.pid) - before < 64
@@ -218,20 +218,21 @@ def test_indexerds_own_files_trigger_no_run(world: World) -> None:
         assert row["sessionId"] == session.id
 
 
-def test_a_slowly_rewritten_file_is_reset_once(world: World) -> None:
+def test_a_slowly_rewritten_file_keeps_its_session(world: World) -> None:
     """S1.11: the session stays listed meanwhile."""
-    session = world.session(turns=5)
+    session, other = world.session(turns=5), world.session(turns=1)
     with world.daemon():
         world.wait_meta(session.id)
         wait(world, session.id, newUserMessages=0)
         lines = session.path.read_bytes().splitlines(keepends=True)
         session.path.write_bytes(b"")
         for at, line in enumerate(lines):
-            let_pass(0.3 if at < 2 else 0)
+            if at < 2:  # when the daemon has read this, it has mostly read the file, too
+                other.turn()
+                wait(world, other.id, userMessageCount=at + 2)
             assert world.row(session.id)["userMessageCount"] in range(6)
             with session.path.open("ab") as file:
                 file.write(line)
         session.turn()
         wait(world, session.id, userMessageCount=6)
-        until(lambda: logged(world, "session.reset"), "the reset")
-        assert [line["session"] for line in logged(world, "session.reset")] == [session.id]
+        assert len(logged(world, "session.reset")) < 2  # none if it was never seen empty

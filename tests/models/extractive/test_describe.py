@@ -34,7 +34,7 @@ def section(found: Metadata, head: str) -> str:
 
 
 TITLES = (
-    ("plan", "# Plan: Upload deadlines by file size"),
+    ("plan", "# Upload deadlines by file size"),
     ("commit", "fix: let the upload deadline grow with the file"),
     ("commit", "docs: fix a typo in the changelog"),
     ("issue", "Uploads time out on slow lines"),
@@ -69,6 +69,10 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "Add tests for the paging endpoints",
         ),
         (
+            "please execute this plan docs/plans/upload-retry-plan.md.",
+            "Upload retry plan",
+        ),
+        (
             "Replace the hand-written date parsing in the report module with the standard function",
             "Replace the hand-written date parsing in the report module",
         ),
@@ -93,6 +97,54 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
 def test_a_request_becomes_a_title(asked: str, name: str) -> None:
     """S0.19: one clause of at most 72 characters, without outcries, padding and pasted output."""
     assert of(("user", asked), ("assistant", "Done.")).name == name
+
+
+LONG = ("assistant", "The report now groups invoices by tenant and month. " * 20)
+ASKED = ("user", "group the invoices of the report by tenant")
+
+
+@pytest.mark.parametrize(
+    ("first", "known", "name"),
+    [
+        ("restart the daemon of the mail server", {}, "Group the invoices of the report by tenant"),
+        ("2026-01-01 10:00:00 ERROR boom\n" * 50, {}, "Group the invoices of the report by tenant"),
+        (
+            "hi",
+            {"cwd": "/home/eva/dev/billing"},
+            "Group the invoices of the report by tenant (billing)",
+        ),
+        (
+            "hi",
+            {"cwd": "/home/eva", "files_modified": ("/home/eva/code/billing/src/a.py",)},
+            "Group the invoices of the report by tenant (billing)",
+        ),
+        (
+            "hi",
+            {"files_modified": ("/home/eva/shop/specs/003-invoice-export/spec.md",)},
+            "Invoice export (shop)",
+        ),
+        (
+            "hi",
+            {"titles": (("commit", "q1: sum up invoices"), ("commit", "q2: tenant report"))},
+            "Group the invoices of the report by tenant",
+        ),
+    ],
+)
+def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], name: str) -> None:
+    """S0.19: no small request, log or part; a project stands behind a vague name."""
+    short = ("assistant", "Restarted.")
+    assert of(("user", first), short, ASKED, LONG, LONG, **known).name == name
+
+
+def test_the_description_ends_on_the_last_state() -> None:
+    """S0.19: what was so before is left out."""
+    found = of(
+        ("user", "pull the invoices repository"),
+        ("assistant", "The invoices directory doesn't exist on this machine."),
+        ("user", "it is in Documents"),
+        ("assistant", "The invoices are already up to date with the remote."),
+    )
+    assert found.description == "The invoices are already up to date with the remote."
 
 
 def test_a_request_about_procedure_is_shown_with_its_subject() -> None:
@@ -159,14 +211,26 @@ def test_what_is_taken_back_is_no_decision() -> None:
     assert "blame" not in decisions
 
 
-def test_advice_is_a_decision_once_it_is_accepted() -> None:
-    """S0.19: what is only suggested, or a rule of the first prompt, is none."""
-    advice = ("assistant", "I'd recommend a queue with one consumer per tenant for the exports.")
+@pytest.mark.parametrize(
+    ("offer", "reply", "chosen"),
+    [
+        (
+            "| Option | Text |\n|---|---|\n| A | One queue |\n| B | A queue per tenant |",
+            "B",
+            "per tenant",
+        ),
+        ("How shall we go on?\n1. Keep one queue\n2. Make a queue per tenant", "2", "per tenant"),
+        ("How shall we go on?\n1. Keep one queue\n2. Make a queue per tenant", "go on", ""),
+        ("Done:\n1. Kept one queue\n2. Made a queue per tenant", "2", ""),
+    ],
+)
+def test_an_option_that_the_user_picks_is_a_decision(offer: str, reply: str, chosen: str) -> None:
+    """S0.19: what is only offered, or a rule of the first prompt, is none."""
     asked = ("user", "How do we order the exports? We must never mix tenants.")
-    assert "## Key Decisions" not in of(asked, advice, ("user", "hm, what does that cost?")).summary
-    assert "one consumer per tenant" in section(
-        of(asked, advice, ("user", "yes, do it")), "Key Decisions"
-    )
+    said = ("assistant", offer), ("user", reply), ("assistant", "Let me look at the code.")
+    decisions = section(of(asked, *said), "Key Decisions")
+    assert bool(decisions) == bool(chosen)
+    assert chosen in decisions
 
 
 def test_tags_are_words_tickets_and_files() -> None:

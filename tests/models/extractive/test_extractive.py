@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from indexerd.entries import Facts, Prompt, Stretch
 from indexerd.errors import DeadlineError
-from indexerd.indexing.check import validate
+from indexerd.indexing.prompt import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import Extractive
 from indexerd.models.extractive.describe import describe
@@ -35,7 +35,7 @@ def test_the_answer_passes_the_check_of_every_model() -> None:
     prompts = [Prompt("", "", facts=FACTS), Prompt("", "", stretch=stretch)]
     named, summed = (asyncio.run(Extractive().generate(prompt, timeout=10)) for prompt in prompts)
     assert validate(named.text, cut=False, redact=str) == describe(FACTS)
-    assert describe(FACTS).name == "Add retry with backoff to the uploader"
+    assert describe(FACTS).name == "Add retry with backoff to the uploader (sync)"
     assert summed.text == summarize(stretch)
     assert "## Key Decisions\n- We decided to use full jitter." in summed.text
     for reply in (named, summed):
