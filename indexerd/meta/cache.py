@@ -108,14 +108,16 @@ class MetaCache:
             self.unstored[session_id] = None
             return
         meta, problem = _meta_or_problem(session_id, directory)
-        user = None  # an invalid sidecar counts as missing, and is never overwritten
-        with suppress(InvalidMetaError, AccessError):
+        try:
             user = read_user(Path(directory, f"{session_id}{USER_SUFFIX}"))
+            marks = user.marks if user else Marks()
+        except (InvalidMetaError, AccessError):  # until it is repaired, what it said before
+            marks = old.marks if old else Marks()
         stat = self._stats[session_id] = MetaStat(
             directory,
             stamps,
             since=meta.last_indexed_leaf_id if meta else None,
-            marks=user.marks if user else Marks(),
+            marks=marks,
             problem=problem,
         )
         if problem and not (old and old.problem == problem):

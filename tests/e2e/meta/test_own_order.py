@@ -8,7 +8,7 @@ import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, until
+from tests.e2e.world import World, until, wait
 
 NAMES = ("Orchid greenhouse watering", "Foghorn beacon repair", "Harbour crane inspection")
 
@@ -102,3 +102,19 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
             with pytest.raises(UsageError):
                 world.call("update", ref=fork.id, **wrong)
         world.run("pin", "no such session", code=3)
+
+
+def test_a_sidecar_made_invalid_changes_nothing(world: World) -> None:
+    """A hidden session stays hidden while its sidecar, edited by hand, has an invalid field."""
+    session = world.session(turns=1)
+    with world.daemon():
+        wait(world, session.id)
+        world.call("update", ref=session.id, title="Mine", hidden=True)
+        path = world.metas / f"{session.id}.user.json"
+        sidecar = path.read_text()
+        path.write_text(sidecar.replace('"Mine"', "[7]"))
+        session.turn()
+        row = wait(world, session.id, userMessageCount=2)
+        assert (row["name"], row["hidden"]) == ("Mine", True)
+        path.write_text(sidecar.replace("Mine", "Yours"))
+        wait(world, session.id, name="Yours")
