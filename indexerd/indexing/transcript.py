@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from indexerd.privacy.redact import Redactor
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
-MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
+MESSAGE_MAX = 512 * 1024  # characters of one message that are read: a longer one is pasted
 # Read beyond the cap, measured after redaction: if the beginning of a secret was not read, its rest
 # is no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
@@ -52,7 +52,7 @@ class Caps(NamedTuple):
 
 
 # What a local model reads costs nothing, but one thread reads for all sessions.
-LOCAL_CAPS = Caps(4_000_000, 40_000)
+LOCAL_CAPS = Caps(2_000_000, 20_000)
 
 
 @dataclass(frozen=True, slots=True)
