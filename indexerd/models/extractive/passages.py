@@ -94,12 +94,10 @@ def nearest(text: str, wanted: str) -> str:
 def _ranked(question: Question) -> list[_Passage]:
     """Return the best passage of each message that has or answers the terms, best first."""
     asked, often = _SPEAKER.sub(" ", question.text), Counter[str]()
-    wanted = frozenset(terms(asked))
+    wanted = terms(asked)
     entries = list[list[tuple[str, frozenset[str]]]]()  # passages, each with its terms
     for _, _, text in question.sections:
-        entries.append(
-            [(passage, wanted.intersection(terms(passage))) for passage in passages(text)]
-        )
+        entries.append([(passage, wanted & terms(passage)) for passage in passages(text)])
         often.update(term for _, there in entries[-1] for term in there)
     many = sum(map(len, entries)) + 8
     weights = {term: log(1 + many / (often[term] + 0.5)) for term in wanted}
@@ -122,7 +120,7 @@ def _ranked(question: Question) -> list[_Passage]:
             weighed = prompt | {term: SAME * weights[term] for term in there}
             base = sum(weighed.values())
             for part in _SENTENCES.finditer(text):
-                said = frozenset(terms(part[0]))
+                said = terms(part[0])
                 more = (weights[term] - weighed.get(term, 0) for term in said & wanted)
                 share = (base + sum(more)) / whole
                 score = factor * share * (0.25 + 0.75 * share)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
+from itertools import chain
 
 from indexerd.models.extractive import lexicon
 from indexerd.privacy.sanitize import clean_line, clean_text
@@ -77,17 +78,9 @@ def _dull_words() -> frozenset[str]:
     return stop_words().union(lexicon.DULL.split(), lexicon.FOREIGN.split())
 
 
-def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
-    """Yield the stems of words; for unspaced scripts, pairs of characters."""
-    skip, spread = stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
-    text = unicodedata.normalize("NFKD", text if spread == text else f"{text} {spread}").casefold()
-    if not text.isascii():
-        text = "".join([char for char in text if not unicodedata.combining(char)])
-    for word in WORD.findall(text):
-        if _UNSPACED_BEGIN.match(word):
-            yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
-        elif word not in skip and (len(word) > 1 or word.isdigit()):
-            yield stem(word)
+def terms(text: str) -> frozenset[str]:
+    """Return the stems of words; for unspaced scripts, pairs of characters."""
+    return frozenset(chain.from_iterable(map(_terms_of, _words(text))))
 
 
 def topics(text: str) -> frozenset[str]:
@@ -95,8 +88,28 @@ def topics(text: str) -> frozenset[str]:
 
     Numbers and hashes tell none.
     """
-    found = terms(text, _dull_words())
-    return frozenset(term for term in found if sum(map(str.isdigit, term)) < min(4, len(term)))
+    return frozenset(chain.from_iterable(map(_topics_of, _words(text))))
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
+
+
+@lru_cache(32_768)
+def _terms_of(word: str, skip: Callable[[], frozenset[str]] = stop_words) -> tuple[str, ...]:
+    """Return the terms of a word, and of the words that a name like `fooBar` joins."""
+    if _UNSPACED_BEGIN.match(word):
+        return tuple(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+    joined = unicodedata.normalize("NFKD", f"{word} {_CAMEL.sub(' ', word)}").casefold()
+    parts = "".join(char for char in joined if not unicodedata.combining(char)).split()
+    told = (part for part in dict.fromkeys(parts) if part not in skip())
+    return tuple(stem(part) for part in told if len(part) > 1 or part.isdigit())
+
+
+@lru_cache(32_768)
+def _topics_of(word: str) -> tuple[str, ...]:
+    found = _terms_of(word, _dull_words)
+    return tuple(term for term in found if sum(map(str.isdigit, term)) < min(4, len(term)))
 
 
 def meaning(terms: frozenset[str]) -> frozenset[str]:
@@ -180,8 +193,11 @@ def _blocks(text: str) -> Iterator[str]:
 
 def tidy(text: str) -> str:
     """Remove links, bold type, references, swear words and speakers' labels from a line."""
-    text = _PULL.sub(lambda link: f"{'issue' if link[1] == 'issues' else 'PR'} #{link[2]}", text)
-    text = lexicon.OUTCRY.sub("", _LINK.sub(r"\1", text).replace("**", ""))
+    if "://" in text:
+        text = _PULL.sub(lambda at: f"{'issue' if at[1] == 'issues' else 'PR'} #{at[2]}", text)
+    if "](" in text:
+        text = _LINK.sub(r"\1", text)
+    text = lexicon.OUTCRY.sub("", text.replace("**", ""))
     return " ".join(_FORGED.sub("", text).split())
 
 
