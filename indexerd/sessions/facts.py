@@ -10,7 +10,9 @@ UTC, so that they are the same wherever, and whenever, a session is read again.
 
 from __future__ import annotations
 
+import ntpath
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +41,7 @@ ANSWERS_KEPT = 8  # answers of which more lines may follow
 PATH_MAX = 4096
 USES_MAX = 200  # days and models of one session
 
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
@@ -233,8 +236,11 @@ def _forget_oldest(entries: dict[str, Any], most: int) -> None:
 
 
 def absolute(path: str, cwd: str) -> str:
-    """Make a tool's path argument absolute."""
-    return posixpath.normpath(posixpath.join("/", cwd, path.removeprefix("@")))
+    """Make a tool's path argument absolute, by the rules of the system that it is from."""
+    path = path.removeprefix("@")
+    if _WINDOWS.match(path) or (_WINDOWS.match(cwd) and not path.startswith("/")):
+        return ntpath.normpath(ntpath.join(cwd, path))
+    return posixpath.normpath(posixpath.join("/", cwd, path))
 
 
 @dataclass(frozen=True, slots=True)

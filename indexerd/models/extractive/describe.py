@@ -350,7 +350,7 @@ def describe(facts: Facts) -> Metadata:
         goals = [name, *goals[: _GOALS - 1]]
     written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
     told = (line for line in session.results() if line not in decisions)
-    base = facts.cwd.rstrip("/") + "/"
+    base = facts.cwd.rstrip("/") + ("\\" if "\\" in facts.cwd else "/")
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
     files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]

@@ -30,7 +30,7 @@ _TOKEN = re.compile(  # like WORD, but a file name, C++ or a katakana word is on
     rf"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
 )
 _TICKET = re.compile(
-    r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE)-)"
+    r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE|MS|FR|NFR|SC)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
 _WRAPPERS = """skill skills file files system-reminder environment_context instructions
