@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from indexerd import __version__
-from indexerd.cli.backend import INTERRUPTED, App, aside, complain, json_text, project, put
+from indexerd.cli.backend import INTERRUPTED, App, complain, json_text, project, put
 from indexerd.client import call_once, socket_path
 from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError
 
@@ -177,7 +177,7 @@ def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> An
     ctx.obj = App(config, as_json, color)
     checks = ctx.invoked_subcommand not in ("run", "config", "doctor")
     if config and checks and ctx.obj.loaded.problems:
-        aside(f"indexerd: {config} is invalid, and not used: see `indexerd config check`")
+        raise ConfigError(ctx.obj.loaded.problems)
     if ctx.invoked_subcommand is None:
         from indexerd.cli import picker, sessions
 

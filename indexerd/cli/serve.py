@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import click
 
+from indexerd.amounts import count
 from indexerd.cli import printing as render
 from indexerd.cli.backend import INTERRUPTED, App, Clock, aside, project, put
 from indexerd.cli.main import ANY_REF, as_json, command, current, flag, option
@@ -41,6 +42,7 @@ _WAITING = {  # the reasons of indexing/policy.py, and what is true of these ses
     "due": "are old, and no local model is configured",
     "refused": "were declined by the model",
 }
+_OF_ONE = {"have": "has", "are": "is", "were": "was"}
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 
@@ -103,14 +105,22 @@ def _lines(app: App, report: Report) -> Iterator[str]:
     rows += [(key, "failed", kind) for key, (kind, _) in report.failed.items()]
     if sys.stdout.isatty():
         found = (app.local("get", {"ref": key})["session"] for key, _, _ in rows[:TITLES])
-        rows = [(row["name"], *more) for row, (_, *more) in zip(found, rows, strict=False)]
-    return render.table(("session", "", "model or reason"), rows)
+        rows = [(row["name"], *rest) for row, (_, *rest) in zip(found, rows, strict=False)]
+    more = len(report.models) + len(report.digested) + len(report.failed) - len(rows)
+    yield from render.table(("session", "", "by, or why not"), rows)
+    if more:
+        yield f"{more:,} more"
 
 
 def _summary(report: Report, least: int) -> str:
-    parts = [f"{report.sessions:,} sessions", f"{len(report.models):,} named"]
+    parts = [count(report.sessions, "session"), f"{len(report.models):,} named"]
     waiting = report.waiting.most_common()
-    parts += [f"{many:,} {_WAITING[why].format(least=least)}" for why, many in waiting]
+    for why, many in waiting:
+        what = _WAITING[why].format(least=least)
+        if many == 1:
+            first, _, rest = what.partition(" ")
+            what = f"{_OF_ONE.get(first, first)} {rest}"
+        parts.append(f"{many:,} {what}")
     kinds = Counter(kind for kind, _ in report.failed.values())
     parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
     return ", ".join(parts)

@@ -71,8 +71,10 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
         return
     columns, shown = "sessionId modifiedAt agent userMessageCount name cwd", [*map(_marked, rows)]
     if (width := render.columns()) < _WIDE:  # the name needs the room
+        ids = {row["sessionId"] for row in shown}
+        length = next(n for n in range(8, 1000) if len({key[:n] for key in ids}) == len(ids))
         for row in shown:
-            row |= {"sessionId": row["sessionId"][:8], "cwd": basename(row["cwd"])}
+            row |= {"sessionId": row["sessionId"][:length], "cwd": basename(row["cwd"])}
         columns = columns if width >= _NARROW else "sessionId modifiedAt name"
     render.page(render.records(columns, shown))
     if not rows:
@@ -86,6 +88,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
+    marks += [f"#{tag}" for tag in row.get("ownTags", ())]
     mark = f"({', '.join(marks)}) " if marks else ""
     row |= row.get("shown", {})
     return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
@@ -205,6 +208,8 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     """Index a session now, or all that are due."""
     if everything == bool(ref) or (dry_run and not everything):
         raise UsageError("pass either a session or --all", hint="--dry-run needs --all")
+    if everything and wait:
+        raise UsageError("--wait is for one session", hint="`indexerd status` shows the queue")
     # Called by the name in the configuration, this command forces a run.
     force = force or click.get_current_context().info_name != "index"
     params = {"ref": ref, "cwd": project(), "force": force, "wait": wait}
@@ -215,7 +220,11 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
         few = "not indexed: too few new prompts; --force indexes it anyway"
         return few if answer["status"] == "below_threshold" else str(answer["status"])
     if "queued" in answer:
-        return f"{count(len(answer['queued']), 'session')} queued"
+        return (
+            f"{count(len(answer['queued']), 'session')} queued"
+            if answer["queued"]
+            else "none is due"
+        )
     cost = answer["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most {dollars(cost)}"
     needs = f"about {answer['inputTokens']:,} tokens to {safe(answer['model'] or 'no model')}"
@@ -233,7 +242,8 @@ OFF = cli.flag("--off", "Undo it.")
 
 def _marked_as(mark: str, ref: str, *, off: bool) -> Iterable[str]:
     row = cli.current().call("update", {"ref": ref, "cwd": project(), mark: not off})
-    return () if cli.as_json(row) else hook.lines(row)
+    state = f"not {mark}" if off else mark
+    return () if cli.as_json(row) else (f"{state}: {safe(row['name'])}",)
 
 
 @cli.command(cli.REF, OFF)
@@ -258,6 +268,8 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
     call = cli.current().call
     row = call("update", {"ref": ref, "cwd": project()})  # finds the session; changes nothing
     own = call("get", {"ref": row["sessionId"]})["tags"]
+    if not all(each.strip() for each in tags):
+        raise UsageError("a tag is empty")
     dropped = {each.casefold() for each in remove}
     kept = [each for each in (*own, *tags) if each.casefold() not in dropped]
     if tags or remove:

@@ -55,11 +55,15 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
         yield from _overview(answer)
 
 
+def _recorded(usd: float | None) -> str:
+    return "" if usd is None else f"{dollars(usd)} recorded by agents"
+
+
 def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
     sessions = count(sums["sessions"], "session")
     yield render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
-    yield ", ".join(filter(None, (f"{compact(_tokens(sums))} tokens", dollars(sums["costUsd"]))))
+    yield ", ".join(filter(None, (f"{compact(_tokens(sums))} tokens", _recorded(sums["costUsd"]))))
     for by, key in _GROUPS.items():
         rows = answer[key][-DAYS:] if by == "day" else answer[key][:NAMES]
         more = len(answer[key]) - len(rows)

@@ -130,7 +130,7 @@ def gone_row(old: Row | None, meta: MetaFile | None, marks: Marks) -> StoredRow 
     row = dict(old) if old else _from_meta(meta) if meta else None
     if row is None:
         return None
-    for key in ("model", "updatedAt", "metaName", "pinned", "hidden"):
+    for key in ("model", "updatedAt", "metaName", "pinned", "hidden", "ownTags"):
         row.pop(key, None)
     row |= {"gone": True, "archived": True, "state": "archived", "resume": ""}
     return _stored(row, meta, marks, row["sessionFile"])
@@ -182,8 +182,9 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
         }
         row |= {"metaName": written} if written not in ("", name) else {}
         summary = clean_text(_unsecret(meta.summary), limits.SUMMARY_MAX)
+    row |= {"ownTags": own_tags} if (own_tags := distinct(map(_tag, marks.tags))) else {}
     tags = (*marks.tags, *(meta.tags if meta else ()))[: limits.TAGS_SHOWN]
-    row["tags"] = distinct(_safe(tag, limits.TAG_MAX) for tag in tags)
+    row["tags"] = distinct(map(_tag, tags))
     aliases = dict.fromkeys([name, written, own, titled])
     return StoredRow(with_shown(row), summary, tuple(filter(None, aliases)))
 
@@ -200,6 +201,10 @@ def _line(text: str | None, limit: int) -> str:
 
 def _safe(text: str | None, limit: int) -> str:
     return clean_line(_unsecret(text or ""), limit)
+
+
+def _tag(text: str) -> str:
+    return _safe(text, limits.TAG_MAX)
 
 
 def _shown(path: str) -> str:

@@ -122,7 +122,7 @@ def apply(
         if done == "Set" or item not in old:
             warnings += secret_warnings(item, f"item {place} of {name}")
             if name == "ports" and not _PORT.search(item):
-                warnings.append(f"not a port: {quotable(item)}")
+                raise UsageError(f"not a port: {quotable(item)}", hint="write it like web 8080")
     new = {key: kept for key, kept in {**current, name: items}.items() if kept}
     count = sum(map(len, new.values()))
     if TOTAL_MAX < count > sum(map(len, current.values())):

@@ -227,7 +227,7 @@ class _Search:
             self._score(session)
         full = any(session.matched == self.total for session in found)
         if found and not quoted and (self._synonyms or not full):
-            what = "others of the same meaning" if full else "most of them"
+            what = "others of the same meaning" if full else "some of them"
             words = ", ".join(terms[n].text for n in sorted(self._needed))
             self.warning = self.warning or f"no session has all of: {words}; these have {what}"
         self._least = _MOST if full else 0.0

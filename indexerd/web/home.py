@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, time, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -22,7 +22,7 @@ from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
-from indexerd.times import age, iso, iso_ms
+from indexerd.times import age, iso_ms, since
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.markdown import to_text
 from indexerd.web.responses import render
@@ -45,7 +45,6 @@ STATES = {
     "active": ("running", 30 * 60),
     "failed": ("interrupted", 86_400),
 }
-_DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE, "sort": SORTS}
 _KNOWN |= {"archived": "1", "subagents": "1"}
 _MATCH = re.compile("«([^«»]*)»")  # marks of matches in snippets
@@ -117,22 +116,21 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
 
 
 def _params(filters: Filters, **more: Any) -> dict[str, Any]:
-    since = _midnight(filters.since) if filters.since else None
+    since = _since(filters.since) if filters.since else None
     wanted = {"agent": filters.agent, "cwd": filters.project, "since": since, **more}
     return {key: value for key, value in wanted.items() if value}
 
 
-def _midnight(since: str) -> str:
-    day = _now().date() - timedelta(days=_DAYS_BACK[since])
-    return iso(datetime.combine(day, time()).timestamp())
+def _since(name: str) -> str:
+    return since(name, _now().timestamp())
 
 
 async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     more = {"archived": bool(filters.archived), "subagents": bool(filters.subagents)}
     page = {"limit": ROWS, "cursor": filters.before, "sort": filters.sort}
     answer = await daemon.read("list", _params(filters, **more, **page))
-    times = [_midnight(name) for name in _DAYS_BACK]
-    counts = await daemon.read("counts", _params(filters, **more, times=times))
+    spans = [_since(name) for name in SINCE if name]
+    counts = await daemon.read("counts", _params(filters, **more, times=spans))
     rows, waiting = answer["sessions"], list[Row]()
     if not (filters.before or filters.sort):
         asked = await daemon.read("list", _params(filters, **more, limit=ROWS, state="waiting"))
@@ -192,7 +190,8 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     hits = []
     spots: dict[str, list[Shown]] = {}
     for hit in answer["hits"]:
-        spots.setdefault(hit["sessionId"], []).append(_spot(hit))
+        found = spots.setdefault(hit["sessionId"], [])
+        found.append(_spot(hit) | ({"words": None} if found else {}))  # the same of each place
     for session_id, found in spots.items():
         shown = line(answer["rows"][session_id], filters, home) | {"spot": found[0]["spot"]}
         same = "".join(found[0]["pieces"]) == shown["title"]

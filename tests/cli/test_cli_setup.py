@@ -116,7 +116,7 @@ def test_run_once_prints_a_report(tmp_path: Path) -> None:
     first = world.session(turns=5)
     world.session(turns=1)
     assert world.run("run", "--once") == f"{first.id}\tnamed\tlocal/extractive\n"
-    assert world.stderr == "2 sessions, 1 named, 1 have fewer than 5 new prompts\n"
+    assert world.stderr == "2 sessions, 1 named, 1 has fewer than 5 new prompts\n"
     second = world.session(turns=5)
     report = {"sessions": 3, "indexed": [second.id], "digested": []}
     report |= {"skipped": 2, "waiting": {"below_threshold": 2}, "failed": []}
