@@ -38,7 +38,7 @@ ROWS = 100  # sessions that are listed
 WIDE = 100  # columns, from which the preview is beside the list
 _AGE, _AGENT, _PROJECT = 5, 8, 14  # columns
 _DIM = "fg:ansibrightblack"
-_KEYS = " Enter resume · Tab show · Esc leave"
+_KEYS = " Enter resume · Tab show · Esc leave · type to search all projects"
 
 Row = dict[str, Any]
 

@@ -172,7 +172,7 @@ def markdown(text: str, indent: str = "") -> Iterator[str]:
             fenced = not fenced
             continue
         if not fenced and (title := re.fullmatch(r"#{1,6} (.*)", line)):
-            yield indent + styled(title[1], _BOLD)
+            yield indent + styled(title[1].replace("**", ""), _BOLD)
         else:
             yield (indent + (line if fenced else without_marks(line))).rstrip()
     yield from () if on_terminal() else paragraph(text, indent)

@@ -123,6 +123,8 @@ def _summary(report: Report, least: int) -> str:
         parts.append(f"{many:,} {what}")
     kinds = Counter(kind for kind, _ in report.failed.values())
     parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
+    if report.unreadable:
+        parts.append(f"{count(report.unreadable, 'file')} cannot be read (see `indexerd doctor`)")
     return ", ".join(parts)
 
 

@@ -28,6 +28,7 @@ class Report(NamedTuple):
     digested: list[str]
     failed: dict[str, Failure]
     waiting: Counter[str]  # sessions that were left out, by reason (indexing/policy.py)
+    unreadable: int  # files and directories
 
     @property
     def exit_code(self) -> int:
@@ -41,6 +42,7 @@ class Report(NamedTuple):
             "skipped": self.sessions - len({*self.models, *self.failed, *self.digested}),
             "waiting": dict(self.waiting),
             "digested": self.digested,
+            "unreadable": self.unreadable,
             "failed": [{"sessionId": key, "kind": kind} for key, (kind, _) in self.failed.items()],
         }
 
@@ -64,7 +66,10 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     models = {run.session_id: run.model for run in done}
     left_out = waiting.keys() - {*models, *failed, *digests.digested}
     reasons = Counter(waiting[key] for key in left_out)
-    return Report(len(pipeline.known), models, digests.digested, failed, reasons)
+    library = pipeline.library
+    unreadable = len(library.files.problems())
+    unreadable += len(library.last_scan.unreadable) if library.last_scan else 0
+    return Report(len(pipeline.known), models, digests.digested, failed, reasons, unreadable)
 
 
 async def _read_all(pipeline: Pipeline, show: Show) -> None:

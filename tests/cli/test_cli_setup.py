@@ -119,8 +119,12 @@ def test_run_once_prints_a_report(tmp_path: Path) -> None:
     assert world.stderr == "2 sessions, 1 named, 1 has fewer than 5 new prompts\n"
     second = world.session(turns=5)
     report = {"sessions": 3, "indexed": [second.id], "digested": []}
-    report |= {"skipped": 2, "waiting": {"below_threshold": 2}, "failed": []}
+    report |= {"skipped": 2, "waiting": {"below_threshold": 2}, "unreadable": 0, "failed": []}
     assert world.run("run", "--once", "--json") == report
+    odd = first.path.read_text().replace(first.id, "../odd")
+    first.path.with_name("2026-11-20_odd.jsonl").write_text(odd)
+    world.run("run", "--once")
+    assert world.stderr.endswith(", 1 file cannot be read (see `indexerd doctor`)\n")
 
 
 class Log:

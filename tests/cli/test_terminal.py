@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
+from tests.e2e.world import World
 from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
@@ -46,6 +47,21 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
     wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")
     home.world.call("update", ref=home.cache.id, title=None)
     assert max(map(cell_len, wide)) <= 80
+
+
+def test_ids_in_a_list_tell_its_sessions_apart(tmp_path: Path) -> None:
+    """Ids that begin with the same time are shown longer, and name one session each."""
+    world = World(tmp_path)
+    world.install_pi()
+    ids = [f"01a1fff2-{n}000-7000-8000-000000000000" for n in (1, 2)]
+    for session_id in ids:
+        world.session(turns=1, id=session_id)
+    world.run("run", "--once")
+    command = [*INDEXERD, "--color", "never", "list", "--all"]
+    code, got = terminal.on_terminal(command, env=world.env, cwd=tmp_path, columns=80)
+    shown = [line.split()[0] for line in got.decode().splitlines() if line.startswith("01a1")]
+    assert (code, sorted(shown)) == (0, [session_id[:10] for session_id in ids])
+    assert [world.run("resolve", key, "--json")["sessionId"] for key in sorted(shown)] == ids
 
 
 def test_colours_are_for_terminals_that_want_them(home: Home) -> None:
