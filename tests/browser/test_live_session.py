@@ -240,7 +240,7 @@ EDITED = [
     said("g", "f", "toolResult", "No.", toolCallId="3", toolName="write", isError=True, at=5),
     said("h", "g", "assistant", content=[call("4", "edit", CHANGE)], at=6),
     said("i", "h", "toolResult", "Edited.", toolCallId="4", toolName="edit", at=7),
-    said("j", "i", "assistant", "Done.", at=8),
+    said("j", "i", "assistant", "Done with `table()`.", at=8),
 ]  # fmt: skip
 
 
@@ -259,6 +259,9 @@ def test_edits_pictures_and_results(home: Served, tabs: Tabs) -> None:
     expect(refused.locator(".diff")).to_have_count(0)  # folded
     expect(page.locator("#path .fold")).to_have_count(1)
     page.locator("#path .fold > summary").click()
+    colour = "(one) => getComputedStyle(one).backgroundColor"
+    code = page.locator("#path .prose code", has_text="table()")
+    assert code.evaluate(colour) != page.locator("body").evaluate(colour)
     page.locator("#path .fold .call summary", has_text="ls").click()
     expect(shown(page)).to_contain_text("alerts.py")
     expect(shown(page)).not_to_contain_text("Result of")
@@ -287,6 +290,7 @@ def test_the_conversation_begins_on_the_first_screen(home: Served, tabs: Tabs) -
         page = opened(home, tabs, session, width=width)
         expect(shown(page).get_by_text("Question 0.")).to_be_in_viewport(ratio=1)
     page = opened(home, tabs, session)
+    expect(page.locator("#tree [aria-selected=true]")).to_contain_text("Question 0.")
     shown(page).get_by_text("Question 7.").evaluate("(one) => one.scrollIntoView()")
     expect(page.locator("#tree [aria-selected=true]")).to_contain_text("Question 7.")
     tabs.forgive("404")

@@ -12,7 +12,7 @@
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
     user: "You", assistant: "Answer", tool: "Result", bash: "Shell command", system: "System",
-    custom: "Extension", compaction: "Compaction", branch_summary: "Abandoned branch",
+    custom: "Client", compaction: "Compaction", branch_summary: "Abandoned branch",
     setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
   const opened = new Map(); // what the reader opened and closed, by key
