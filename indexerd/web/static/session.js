@@ -147,8 +147,8 @@
   function reading() { // the target if it is visible, else the entry at the top
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
-    if (top >= 0 && top < innerHeight / (scrollY ? 2 : 1)) return view.target;
-    const item = talk.atTop(100);
+    if (top >= 0 && top < innerHeight / 2) return view.target;
+    const item = talk.atTop(meant && !scrollY ? innerHeight / 2 : 100);
     return item ? (item.places || [item.place])[0] : -1;
   }
 
