@@ -148,7 +148,8 @@
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
     if (top >= 0 && top < innerHeight / 2) return view.target;
-    const item = talk.atTop(meant && !scrollY ? innerHeight / 2 : 100);
+    if (!scrollY && view.target < 0) return story.pathTo(view.leaf)[0] ?? -1;
+    const item = talk.atTop(scrollY > 0 ? 100 : innerHeight / 2);
     return item ? (item.places || [item.place])[0] : -1;
   }
 

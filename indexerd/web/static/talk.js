@@ -283,7 +283,7 @@
 
   const placeOf = (element) => element.closest("article")?.item?.place ?? -1;
 
-  function atTop(edge) { // the last item that begins above this height, else the first
+  function atTop(edge) { // the last item that begins above this height, if any
     const all = [...items.values()];
     let from = 0, to = all.length;
     while (from < to) { // items are in their order on the page
@@ -291,7 +291,7 @@
       if (all[middle].box.getBoundingClientRect().top <= edge) from = middle + 1;
       else to = middle;
     }
-    return all[Math.max(0, from - 1)];
+    return all[from - 1];
   }
 
   function foldAll() { // open or close all work on the path
