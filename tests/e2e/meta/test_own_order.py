@@ -95,6 +95,8 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
         world.call("update", ref=fork.id, tags=["two"])
         own, other = world.row(session.id), world.row(fork.id)
         assert (own["tags"], own["pinned"], own["hidden"]) == (["one"], True, True)
+        assert (own["ownTags"], other["ownTags"]) == (["one"], ["two"])
+        assert "(#two) " in world.run("list", "--all")
         assert (other["tags"], other.get("pinned"), other.get("hidden")) == (["two"], None, None)
         assert other["parentSessionId"] == session.id
         assert world.call("get", ref=fork.id)["tags"] == ["two"]
