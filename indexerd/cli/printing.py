@@ -158,6 +158,7 @@ def page(lines: Iterable[str]) -> None:
         click.echo_via_pager(shown, color=current().color != "never")
     else:
         sys.stdout.write("".join(shown))
+        sys.stdout.flush()  # before a note on stderr
 
 
 def paragraph(text: str, indent: str = "") -> Iterator[str]:
