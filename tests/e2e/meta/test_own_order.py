@@ -115,7 +115,8 @@ def test_a_sidecar_made_invalid_changes_nothing(world: World) -> None:
         path = world.metas / f"{session.id}.user.json"
         sidecar = path.read_text()
         path.write_text(sidecar.replace('"Mine"', "[7]"))
-        session.turn()
+    session.turn()
+    with world.daemon():
         row = wait(world, session.id, userMessageCount=2)
         assert (row["name"], row["hidden"]) == ("Mine", True)
         path.write_text(sidecar.replace("Mine", "Yours"))
