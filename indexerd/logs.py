@@ -39,7 +39,8 @@ _DEBUG = """watch.rescan session.appended index.queued index.attempt digest.atte
 budget.reserved"""
 _WARNING = """watch.degraded watch.overflow watch.limit session.bad_line index.failed
 context.unknown_set digest.failed digest.hook_failed meta.invalid model.breaker_open
-budget.exhausted budget.unsettled cache.damaged config.invalid web.ended"""
+budget.exhausted budget.unsettled cache.damaged config.invalid web.ended fleet.unreachable
+fleet.taken fleet.removed"""
 LEVELS = dict.fromkeys(_DEBUG.split(), logging.DEBUG)
 LEVELS |= dict.fromkeys(_WARNING.split(), logging.WARNING)
 

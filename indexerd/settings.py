@@ -28,6 +28,7 @@ from indexerd.privacy.sanitize import clean_line
 SHOWN_MAX = 200  # characters of a key or a message
 PATTERN_SHOWN = 60
 LAST_GOOD = "settings.last-good.json"
+_NAMED = (".providers.openai.prices", ".fleet.hosts")  # tables whose keys are not ours
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _MODEL = r"(google|openai|scripted)/\S+|local/extractive"  # scripted: for tests only
 ModelKey = Annotated[str, Field(pattern=rf"^({_MODEL})$")]
@@ -180,6 +181,15 @@ class Web(Section):
     listen: Annotated[str, Field(max_length=100), AfterValidator(_on_loopback)] = ""
 
 
+class Fleet(Section):
+    name: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,62})?$")] = ""
+    text: bool = True
+    ca_file: str = ""
+    hosts: dict[str, Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\s]{0,254}$")]] = Field(
+        default_factory=dict
+    )
+
+
 class Agent(Section):
     roots: list[str] = Field(default_factory=list)
     meta_dir: str = ""
@@ -212,6 +222,7 @@ class Settings(Section):
     watch: Watch = Watch()
     log: Log = Log()
     web: Web = Web()
+    fleet: Fleet = Fleet()
     agents: Agents = Agents()
 
 
@@ -283,7 +294,7 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
 
 def _snake(value: Any, where: str) -> Any:
     """Convert the keys of a tree to snake case."""
-    if not isinstance(value, dict) or where == ".providers.openai.prices":  # names of models
+    if not isinstance(value, dict) or where in _NAMED:  # by models, machines
         return value
     names = {key: _CAMEL.sub(r"_\1", key).lower() for key in value}
     return {names[key]: _snake(below, f"{where}.{names[key]}") for key, below in value.items()}

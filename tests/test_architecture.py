@@ -23,6 +23,7 @@ MAY_WRITE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "disk.py": "for those below; lock, log and telemetry",
+    "fleet/identity.py": "the machine's identity in its fleet",
     "settings.py": "settings of the last good configuration",
     "daemon/open_session.py": "a branch as a new file, where its user asked for it",
     "cli/tree.py": "an export, where its user asked for it",

@@ -36,6 +36,7 @@ CAPABILITIES = {
     "Long sessions": "tree history digest compact branch-summary",
     "Usage": "usage stats",
     "Servers": "serve run web mcp",
+    "Your other machines": "fleet fleet",
     "Set-up": "setup config service integrate completion",
     "Troubleshooting": "doctor doctor logs",
 }

@@ -29,7 +29,7 @@ _PLACES = 3  # in a session that are shown of a search, about
 _WIDE, _NARROW = 120, 60  # columns of a terminal, below which lists are shortened
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
-_FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
+_FACTS = """sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
 userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
 toolsUsed namedBy parentSessionId parentSessionFile"""
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
@@ -76,6 +76,8 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
         for row in shown:
             row |= {"sessionId": row["sessionId"][:length], "cwd": basename(row["cwd"])}
         columns = columns if width >= _NARROW else "sessionId modifiedAt name"
+    if any("machine" in row for row in rows):
+        columns += " machine"
     render.page(render.records(columns, shown))
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
@@ -365,7 +367,8 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
             hint=f"`indexerd show {row['sessionId']}` shows what is stored",
         )
     if run:
-        _check_place(row)
+        if "machine" not in row:
+            _check_place(row)
         aside(f"indexerd: resuming {safe(row['name'])}")
         # Python ignores SIGPIPE; an agent that inherited this would not exit on a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

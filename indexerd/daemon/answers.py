@@ -15,9 +15,9 @@ import msgspec
 
 from indexerd.daemon.usage import usage
 from indexerd.errors import NotFoundError
-from indexerd.meta.model import UserFile
+from indexerd.meta.model import MetaFile, UserFile, parse_meta, read_meta
 from indexerd.meta.sidecar import footer, listed, read_all, read_sidecar
-from indexerd.paths import user_name
+from indexerd.paths import meta_name, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
@@ -139,7 +139,17 @@ class Answers:
 
     def get(self, args: RefParams) -> Row:
         row = self.row(args.ref, cwd=args.cwd)
-        return {"session": row} | read_all(row["sessionId"], self.home(row["sessionId"]))
+        answer = read_all(row["sessionId"], self.home(row["sessionId"]))
+        return {"session": row} | answer | self._store.documents(row)
+
+    def meta(self, row: Row) -> MetaFile | None:
+        """Read a session's meta file; None if there is none; callable in any thread."""
+        session_id = row["sessionId"]
+        if (documents := self._store.documents(row)) or row.get("machine"):
+            data = msgspec.json.encode(documents.get("meta"))
+            return parse_meta(data, str(row["machine"])) if documents.get("meta") else None
+        home = self.home(session_id)
+        return read_meta(Path(home) / meta_name(session_id)) if home else None
 
     def sidecar(self, row: Row) -> UserFile:
         """Read a session's sidecar; callable in any thread."""
@@ -154,6 +164,8 @@ class Answers:
 
     def sidecar_path(self, row: Row) -> Path:
         """Return the path of a session's sidecar; NotFoundError if it has no meta directory."""
+        if machine := row.get("machine"):
+            raise NotFoundError(f"this session is on {machine}", hint=f"change it on {machine}")
         home = self.home(row["sessionId"])
         if home is None:
             raise NotFoundError("this session has no directory for a sidecar")

@@ -22,6 +22,7 @@ from typing import Any
 
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import EventBus
+from indexerd.daemon.fleet import FleetPart
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
@@ -156,12 +157,14 @@ class Daemon:
             on_history=sidecars.opened,
         )
         purge = Purge(pipeline, answers, writer, self._forgotten, injected.forget)
+        self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
         return Api(
             answers,
             services,
             pipeline=pipeline,
             sidecars=sidecars,
             purge=purge,
+            fleet=self.fleet,
             status=self.status.report,
         )
 
@@ -246,7 +249,8 @@ class Daemon:
     ) -> None:
         """Run all parts until one of them ends."""
         pipeline, digests = self.pipeline, self.auto_digests
-        parts = (pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run(), tend)
+        parts = [pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run()]
+        parts += [self.fleet.run(), tend]
         tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
@@ -320,6 +324,7 @@ class Daemon:
         self._set_logging()
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
+        self.fleet.reconsider()
         self.bus.log("daemon.config_reloaded", {})
 
     def _log_problems(self, loaded: Loaded) -> None:

@@ -18,8 +18,9 @@ from indexerd.daemon.files import Files, Update
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
+from indexerd.meta.sidecar import read_all
 from indexerd.privacy.exclusions import at_home
-from indexerd.privacy.redact import OwnSecrets
+from indexerd.privacy.redact import OwnSecrets, StoredRow
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
 from indexerd.sessions.facts import RowFacts, SessionUsage
@@ -181,7 +182,7 @@ class Library:
     def _open_index(self) -> None:
         """Open the index, and queue the sessions that it lacks, newest first."""
         self.index.open(self._secrets.mark)
-        self.files.mark(self.index.behind)
+        self.files.mark(self.index.behind - self.store.elsewhere())
         self.texts.resume(sorted(self.files.owners.infos(), key=lambda info: -info.modified_ms))
 
     def _excluded(self) -> list[str]:
@@ -266,7 +267,10 @@ class Library:
         """Write the rows of sessions; `facts` are new ones, if it is a single session."""
         rows = list[tuple[Row, str, tuple[str, ...]]]()
         for session_id in ids:
-            written = self._rows.of(session_id, known.get(session_id), facts)
+            old = known.get(session_id)
+            if old and old.get("machine") and self._stays(session_id, old):
+                continue
+            written = self._rows.of(session_id, old, facts)
             if written is None:
                 purged = session_id in self.files.exclusions.forgotten
                 self.index.forget(session_id, wholly=purged)
@@ -275,6 +279,25 @@ class Library:
                 rows.append((written.row, written.summary, written.aliases))
         self.index.put_rows(rows)
         return {row["sessionId"]: row for row, _, _ in rows}
+
+    def _stays(self, session_id: str, row: Row) -> bool:
+        """Whether a row of another machine is still right: no file or exclusion replaces it."""
+        hidden = self.files.hides(session_id, row["sessionFile"], row["cwd"])
+        return self.files.info(session_id) is None and not hidden
+
+    def shared(self, session_id: str) -> tuple[StoredRow, Row] | None:
+        """Return what other machines get of a session: its row and texts, and its documents.
+
+        All redacted. None if it is not shared, as it is excluded, or another machine's.
+        """
+        row = self.store.get(session_id)
+        written = self._rows.of(session_id, row) if row and not row.get("machine") else None
+        if written is None:
+            return None
+        documents = read_all(session_id, self.home(session_id))
+        kept = {key: documents[key] for key in ("meta", "labels", "tags", "digest")}
+        every = self._secrets.every
+        return StoredRow(*every(self._secrets.written(written))), every(kept)
 
     def _publish_facts(self, session_id: str, facts: RowFacts, usage: SessionUsage) -> None:
         if self.files.info(session_id) is not None and (old := self.store.get(session_id)):

@@ -49,6 +49,7 @@ from indexerd.store.store import StateStore
 from indexerd.times import iso
 
 if TYPE_CHECKING:  # a command without a daemon needs none of these
+    from indexerd.daemon.fleet import FleetPart
     from indexerd.daemon.pipeline import Pipeline
     from indexerd.daemon.purge import Purge
     from indexerd.daemon.sidecars import Sidecars
@@ -111,6 +112,7 @@ class Api(ReadMethods):
         pipeline: Pipeline,
         sidecars: Sidecars,
         purge: Purge,
+        fleet: FleetPart,
         status: Callable[[], Row],
     ) -> None:
         super().__init__(answers, services)
@@ -128,6 +130,7 @@ class Api(ReadMethods):
             "set_relevant_context": sidecars.set,
             "resume_context": sidecars.resume,
             "purge": purge.purge,
+            "fleet": fleet.command,
         }
 
     async def handle(self, request: wire.Request, peer: Peer) -> Any:
@@ -178,11 +181,13 @@ class Api(ReadMethods):
             return await self._index_all(dry_run=args.dry_run)
         if args.ref is None:
             raise UsageError("ref is required")
-        session_id = self.answers.row(args.ref, cwd=args.cwd, fuzzy=not args.force)["sessionId"]
+        row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=not args.force)
+        session_id = row["sessionId"]
         await pipeline.read(int)  # wait for updates that are already stored to reach the loop
         known = pipeline.known.get(session_id)
         if known is None:
-            raise NotFoundError("the session's file is gone", hint="its meta file is still there")
+            place = f"on {row['machine']}" if row.get("machine") else "gone"
+            raise NotFoundError(f"the session's file is {place}", hint="it cannot be indexed here")
         if session_id in pipeline.running and not args.force:
             return {"status": "already_running"}
         if not args.force and known.info.new_users < pipeline.settings.min_new_user_messages:

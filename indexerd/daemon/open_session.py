@@ -20,7 +20,13 @@ from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.disk import create_file
 from indexerd.entries import Kind
-from indexerd.errors import IndexerdError, SessionEmptyError, SessionUnreadableError, UsageError
+from indexerd.errors import (
+    FileGoneError,
+    IndexerdError,
+    SessionEmptyError,
+    SessionUnreadableError,
+    UsageError,
+)
 from indexerd.meta.model import read_user
 from indexerd.paths import user_name
 from indexerd.protocol import params
@@ -38,6 +44,9 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     """Copy a session's state, in the thread that owns it; None if its file is gone."""
     info, state = library.files.info(session_id), library.files.state(session_id)
     if info is None or state is None:
+        if (known := library.store.get(session_id)) and (machine := known.get("machine")):
+            hint = f"ask on {machine}; `indexerd show {session_id}` shows what is known here"
+            raise FileGoneError(f"its transcript is on {machine}", hint=hint)
         return None
     row = None if leaf is None else row_of(state, leaf)
     directory, labels = library.home(session_id), dict(state.labels)

@@ -83,6 +83,7 @@ class Pipeline:
         self.troubles: dict[str, str] = {}  # why our own disk cannot be written, by failing loop
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
+        self.on_change: Callable[[], object] = lambda: None  # new texts, or a purge
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.now = time  # seconds since the epoch
         self.only_reads = False  # `run --once` reads all texts before it starts to index
@@ -233,6 +234,7 @@ class Pipeline:
         more = await self.read(texts.read_some)
         if texts.ripe:
             await asyncio.to_thread(self.library.index.commit)
+            self.on_change()
             await asyncio.to_thread(trim)
         if not more:
             self.troubles.pop(self._read_texts.__name__, None)  # the wait below may be long

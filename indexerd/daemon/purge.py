@@ -69,14 +69,31 @@ class Purge:
                 paths = [*target.ours, *transcripts]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
                 return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
-            return await self._remove(target, args)
+            by = args.by or "socket"
+            return await self._remove(target, by=by, transcript=args.transcript)
 
-    async def _remove(self, target: _Target, args: params.Purge) -> Row:
+    async def learn(self, session_id: str, agent: str) -> None:
+        """Forget a session that was purged on another machine."""
+        async with self.lock:
+            if session_id in self.forgotten.agents:
+                return
+            library = self.pipeline.library
+            row = await self.pipeline.read(library.store.get, session_id) or {}
+            if row:
+                target = await self.pipeline.read(_target, library, session_id, agent, row)
+                await self._remove(target, by="fleet")
+            else:
+                at = self.pipeline.now()
+                add = self.forgotten.add
+                await asyncio.to_thread(add, session_id, agent, at=at, by="fleet")
+
+    async def _remove(self, target: _Target, *, by: str, transcript: bool = False) -> Row:
         session_id, pipeline, library = target.session_id, self.pipeline, self.pipeline.library
         if target.row:
-            at, by = pipeline.now(), args.by or "socket"
+            at = pipeline.now()
             await asyncio.to_thread(self.forgotten.add, session_id, target.agent, at=at, by=by)
         await pipeline.reconsider()
+        pipeline.on_change()
         await pipeline.end_run(session_id)
         removed: list[Path] = []
         for home in target.homes:
@@ -96,13 +113,13 @@ class Purge:
             pipeline.unread.set()  # tries again
             raise
         kept: dict[str, str] = {}
-        for path in target.transcripts if args.transcript else ():
+        for path in target.transcripts if transcript else ():
             if why := await asyncio.to_thread(_remove_transcript, path):
                 kept[str(path)] = why
             else:
                 removed.append(path)
-        done = args.transcript and not kept
-        fields = {"session": session_id, "count": len(removed), "by": args.by or "socket"}
+        done = transcript and not kept
+        fields = {"session": session_id, "count": len(removed), "by": by}
         pipeline.bus.log("session.purged", fields | {"transcript": done})
         answer: Row = {"sessionId": session_id, "removed": [*map(str, removed)]}
         answer["transcriptRemoved"] = done
@@ -119,7 +136,8 @@ def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
     command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
-    paths = [file.path for file in owners.files(session_id)] or [row.get("sessionFile", "")]
+    paths = [file.path for file in owners.files(session_id)]
+    paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
     own = {base_name(path) for path in paths}
     infos = (info for info in owners.infos() if info.session_id != session_id)
     dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
@@ -129,6 +147,9 @@ def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
 def _check_transcript(target: _Target) -> None:
     """Raise UsageError if the agent's own file must not be removed."""
     agent, dependents = target.agent, target.dependents
+    if machine := target.row.get("machine"):
+        hint = f"purge it with --transcript on {machine}"
+        raise UsageError(f"its transcript is on {machine}", hint=hint)
     if target.command:
         why = f"{agent} keeps its sessions in a database that only {agent} may change"
         raise UsageError(why, hint=f"`{target.command} {target.session_id}` deletes it there")

@@ -251,6 +251,8 @@ def for_people(row: Mapping[str, Any]) -> Row:
     return {**row, **(row.get("shown") or {})}
 
 
+_OFTEN = 300  # characters: shorter texts, as paths, are often the same
+
 _TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
 _TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
 _TEXTS |= dict.fromkeys(("gitBranch", "models", "toolsUsed"), limits.WORD_MAX)
@@ -284,6 +286,7 @@ class OwnSecrets:
         digest = blake2b(json.dumps(patterns).encode(), digest_size=6).hexdigest()
         self.mark = f"~{digest}" if patterns else ""
         self._redactor = Redactor(tuple(patterns))
+        self._again = lru_cache(4096)(self._redacted)
 
     def _redacted(self, text: str) -> str:
         return self._redactor(text).text
@@ -300,6 +303,16 @@ class OwnSecrets:
         names = tuple(self._clean(alias, limits.NAME_MAX) for alias in aliases)
         row = with_shown(row | texts, self._redacted)
         return StoredRow(row, self._clean(summary, limits.SUMMARY_MAX), names)
+
+    def every(self, value: Any) -> Any:
+        """Redact every text of a JSON value, keys included, whatever was done before."""
+        if isinstance(value, dict):
+            return {self.every(key): self.every(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.every(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        return self._again(value) if len(value) <= _OFTEN else self._redacted(value)
 
     def _clean(self, value: Any, most: int) -> Any:
         """Clean a value's texts, without a last word that may have been cut: half a secret."""

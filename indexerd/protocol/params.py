@@ -228,6 +228,13 @@ class Index(Params, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class Fleet(Params, frozen=True, kw_only=True):
+    """`target`: the server's address for `init`, a code for `join`, a machine for `remove`."""
+
+    do: Literal["status", "init", "join", "leave", "remove", "rotate-key"] = "status"
+    target: Text | None = None
+
+
 class Purge(RefParams, frozen=True, kw_only=True):
     transcript: bool = False
     dry_run: bool = False

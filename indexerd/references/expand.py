@@ -12,14 +12,11 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
-from indexerd.meta.model import read_meta
-from indexerd.paths import meta_name
 from indexerd.privacy.redact import redactor
 from indexerd.protocol.params import Expand
 from indexerd.references import inject
@@ -113,11 +110,10 @@ class _Prompt:
             return None
 
     async def _add_section(self, row: Row) -> None:
-        session_id, meta = row["sessionId"], None
+        session_id = row["sessionId"]
         if session_id in self._sections:
             return
-        if home := self._services.rows.home(session_id):
-            meta = await asyncio.to_thread(read_meta, Path(home) / meta_name(session_id))
+        meta = await asyncio.to_thread(self._services.rows.meta, row)
         if meta is not None and meta.session_id != session_id:
             raise InvalidMetaError(f"Invalid meta shape in the file of {session_id}")
         text = self._kept.get(session_id) if meta else None

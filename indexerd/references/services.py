@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from indexerd.indexing.indexer import Events
+from indexerd.meta.model import MetaFile
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -23,8 +24,7 @@ class NamedRows(Protocol):
     def match(self, ref: str, *, cwd: str | None, scope: Scope, exclude: str | None) -> Match: ...
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]: ...
     def by_id(self, session_id: str) -> dict[str, Any]: ...
-    def home(self, session_id: str) -> str | None:
-        """Return the directory of a session's meta file."""
+    def meta(self, row: dict[str, Any]) -> MetaFile | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import tantivy
-from tantivy import Document, Query, Searcher
+from tantivy import Document, FieldType, Query, Searcher
 
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.privacy.redact import shown_path
@@ -45,6 +45,7 @@ _DAMAGE = {errno.ENOENT, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 # In tantivy's messages for a full disk and the like; an error in its thread kills a writer.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was killed")
 _KINDS = ("about", "mark", "message")
+PULLED = "pulled"  # notes: how far other machines' records were read into store and index
 
 
 class Message(NamedTuple):
@@ -88,6 +89,7 @@ class TextIndex:
         """Create it; `report(path, why)` is called once if the index is damaged."""
         self.store = store
         self.damaged = False
+        self.failures = 0  # each may have lost what was not committed
         self.patterns = ""  # digest of the patterns of secrets that texts were redacted with
         self._directory = directory
         self._report = report
@@ -142,6 +144,7 @@ class TextIndex:
                 with self._guard():
                     self._index = self._make(name)
                 self.store.note("index", "name", name.encode())
+                self.store.run("DELETE FROM note WHERE topic = ?", PULLED)
             self._sweep(name)
             hashes = self.store.text_hashes()
             self.behind = {key for key, sign in hashes.items() if have.get(number(key)) != sign}
@@ -176,6 +179,7 @@ class TextIndex:
             code = int((error and (error[1] or error[2])) or 0)
             if error and code not in _DAMAGE:
                 self._writer = None  # useless after a failure
+                self.failures += 1
                 self.lost |= self.uncommitted.keys()
                 self.uncommitted.clear()
                 why = os.strerror(code) if code else "a write failed, or another process writes"
@@ -211,11 +215,29 @@ class TextIndex:
             self._ready().delete_documents_by_query(_of(session_id, "mark"))
             if replace:
                 self._ready().delete_documents_by_query(_of(session_id, "message"))
-            for row, *words, text in items:
-                if text.strip():
-                    content = (row, *map(replace_surrogates, words), storable(text[:TEXT_MAX]))
-                    self._ready().add_document(_document(session_id, "message", _encode(content)))
+            self._add(session_id, items)
             self._ready().add_document(_document(session_id, "mark", mark, sign))
+        if replace:
+            self.store.replaced(session_id)
+
+    def _add(self, session_id: str, items: Iterable[Message]) -> None:
+        for row, *words, text in items:
+            if text.strip():
+                content = (row, *map(replace_surrogates, words), storable(text[:TEXT_MAX]))
+                self._ready().add_document(_document(session_id, "message", _encode(content)))
+
+    def put_messages(self, session_id: str, items: Iterable[Message], replaced: int | None) -> None:
+        """Add messages of another machine's session, instead of those from row `replaced` on."""
+        with self._lock, self._guard():
+            self.uncommitted[session_id] = None
+            if replaced is not None:
+                self._ready().delete_documents_by_query(_messages(session_id, replaced))
+            self._add(session_id, items)
+
+    def messages(self, session_id: str, first: int) -> list[Message]:
+        """Return the committed messages of a session from a row on."""
+        found = map(message_in, self._stored(_messages(session_id, first)))
+        return sorted(found, key=lambda message: message.row)
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: also wipe its words from the files, by a later `rebuild`."""
@@ -243,6 +265,11 @@ class TextIndex:
             places = [at for _, at in hits]
             owners, signs = (searcher.fast_field_values(f, places) for f in ("owner", "sign"))
             return dict(zip(owners, signs, strict=True))  # type: ignore[arg-type]  # integers
+
+    @property
+    def busy(self) -> bool:
+        """Whether a rebuild runs or waits; until it ends, nothing should be added."""
+        return self._copying is not None or self.owes_rebuild
 
     @property
     def pending(self) -> bool:
@@ -453,6 +480,14 @@ def both(*queries: Query) -> Query:
 def either(queries: Iterable[Query]) -> Query:
     clauses = [(tantivy.Occur.Should, query) for query in queries]
     return clauses[0][1] if len(clauses) == 1 else Query.boolean_query(clauses)
+
+
+def _messages(session_id: str, first: int) -> Query:
+    """Match a session's messages from a row on."""
+    own = _of(session_id, "message")
+    if not first:
+        return own
+    return both(own, Query.range_query(SCHEMA, "row", FieldType.Unsigned, first))
 
 
 def _of(session_id: str, kind: str | None = None) -> Query:

@@ -41,7 +41,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 10
+VERSION = 11
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
@@ -59,6 +59,7 @@ _ORDERS = {  # of a page; times and costs that are unknown come last
 
 _T = TypeVar("_T")
 
+# `remote`, `outbox` and `sent` are of the fleet, and empty without one.
 # Rows have their own table, so that sorting `session` reads none: 3 ms for 500 rows, not 9.
 _SCHEMA = f"""
 CREATE TABLE session (
@@ -67,7 +68,8 @@ CREATE TABLE session (
   pinned INTEGER, hidden INTEGER, tags TEXT,
   parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER,
   state TEXT, messages INTEGER, prompts INTEGER, duration INTEGER, cost REAL,
-  context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT);
+  context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT,
+  machine TEXT);  -- of the fleet that has its file; NULL: this one
 CREATE INDEX session_listed
   ON session (pinned DESC, modified DESC, id, agent, cwd, archived, gone, subagent, hidden);
 CREATE INDEX session_hidden ON session (id) WHERE hidden;
@@ -79,6 +81,13 @@ CREATE TABLE usage (
   PRIMARY KEY (id, day, model)) WITHOUT ROWID;
 CREATE TABLE record (id TEXT PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, info BLOB) WITHOUT ROWID;
+CREATE TABLE remote (
+  id TEXT PRIMARY KEY, machine TEXT, seq INTEGER, next_row INTEGER DEFAULT 0, documents BLOB)
+  WITHOUT ROWID;
+CREATE TABLE outbox (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE);
+CREATE TABLE sent (
+  seq INTEGER PRIMARY KEY, kind TEXT, id TEXT, next_row INTEGER, print BLOB, stale INTEGER);
+CREATE INDEX sent_id ON sent (id, kind);
 CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
@@ -323,7 +332,7 @@ class StateStore:
                 self._checkpoint()
                 self._log_max = self._log.stat().st_size + _LOG_MAX
 
-    def _run(self, sql: str, *values: Any) -> int:
+    def run(self, sql: str, *values: Any) -> int:
         """Execute one statement in a transaction; return how many rows it changed."""
         with self.batch():
             return self._read(lambda db: db.execute(sql, values).rowcount)
@@ -352,14 +361,23 @@ class StateStore:
         rows = self._read(lambda db: {key: json.loads(row) for key, row in db.execute(sql, values)})
         return {session_id: rows[session_id] for session_id in wanted if session_id in rows}
 
+    def documents(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the meta file, labels, tags and digest of another machine's session."""
+        if not row.get("machine"):
+            return {}
+        sql = "SELECT documents FROM remote WHERE id = ?"
+        found = self.select(sql, row["sessionId"])
+        with self._guarded():
+            return json.loads(found[0][0] or "{}") if found else {}
+
     def by_file(self, path: str) -> list[dict[str, Any]]:
         """Return the rows of all sessions in a file; a database has several."""
         ids = self._all("id", "file = ? ORDER BY id", [replace_surrogates(path)])
         return [*self.get_many(row[0] for row in ids).values()]
 
     def ids(self) -> list[str]:
-        """List the sessions that have a row, hidden ones included."""
-        return [row[0] for row in self._all("id", "true")]
+        """List the sessions that have a row, hidden ones included, or only texts."""
+        return [row[0] for row in self.select("SELECT id FROM session UNION SELECT id FROM remote")]
 
     def names(self) -> list[Named]:
         live = "NOT (archived OR gone OR subagent OR hidden)"
@@ -372,7 +390,11 @@ class StateStore:
             ]
 
     def shown(self) -> list[Sequence[str]]:
-        return self._all("id, file, cwd", "NOT gone")
+        return self._all("id, file, cwd", "NOT gone AND machine IS NULL")
+
+    def elsewhere(self) -> set[str]:
+        """Return the sessions of other machines."""
+        return {row[0] for row in self._all("id", "machine IS NOT NULL")}
 
     def matching(self, *filters: Filter) -> list[str] | None:
         """Return the sessions that fit all filters, newest first; None: no filter has a condition.
@@ -467,13 +489,13 @@ class StateStore:
         names = "context = ?, context_window = ?, provider = ?, model = ?"
         last = usage.context, usage.window, usage.provider, usage.model
         with self.batch():
-            self._run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
-            self._run("DELETE FROM usage WHERE id = ?", session_id)
+            self.run(f"UPDATE session SET {names} WHERE id = ?", *last, session_id)  # noqa: S608 - ours
+            self.run("DELETE FROM usage WHERE id = ?", session_id)
             for use in usage.uses:
                 counts = (min(count, _COUNT_MAX) for count in (use.prompts, *use.tokens))
                 values = session_id, use.day, use.model, *counts, use.cost_usd
                 marks = ", ".join("?" * len(values))
-                self._run(f"INSERT INTO usage VALUES ({marks})", *values)  # noqa: S608 - ours
+                self.run(f"INSERT INTO usage VALUES ({marks})", *values)  # noqa: S608 - ours
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Write rows with their names and text hashes; return the sessions whose texts changed."""
@@ -484,9 +506,19 @@ class StateStore:
     def forget(self, session_id: str) -> bool:
         """Delete a session's row; return whether there was one."""
         with self.batch():
-            self._run("DELETE FROM record WHERE id = ?", session_id)
-            self._run("DELETE FROM usage WHERE id = ?", session_id)
-            return self._run("DELETE FROM session WHERE id = ?", session_id) > 0
+            self.run("DELETE FROM record WHERE id = ?", session_id)
+            self.run("DELETE FROM usage WHERE id = ?", session_id)
+            return self.run("DELETE FROM session WHERE id = ?", session_id) > 0
+
+    def replaced(self, session_id: str) -> None:
+        """Note for the fleet that a session's messages were replaced: all are told again."""
+        with self.batch():
+            sql = "UPDATE sent SET stale = 1 WHERE id = ? AND kind = 'text'"
+            self.run(sql, session_id)
+            # A batch under way, which is not in `sent` yet, may have old ones.
+            sql = "INSERT INTO sent SELECT min(0, min(seq)) - 1, 'text', ?, 0, x'', 1 FROM sent"
+            on = "EXISTS (SELECT 1 FROM note WHERE topic = 'fleet' AND key = 'flight')"
+            self.run(f"{sql} HAVING {on}", session_id)
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
         """Return the links of these sessions to their parents; unknown ids are left out."""
@@ -522,17 +554,17 @@ class StateStore:
         for path, known in files.items():
             key = path.encode("utf-8", "surrogateescape")  # bytes as on disk, perhaps not UTF-8
             if known is None:
-                self._run("DELETE FROM file WHERE path = ?", key)
+                self.run("DELETE FROM file WHERE path = ?", key)
             else:
                 values = key, _encode(known[0]), pack(known[1]) if known[1] else b""
-                self._run("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", *values)
+                self.run("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", *values)
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
         """Store a value under a topic, such as a retry state; None deletes it."""
         if value is None:
-            self._run("DELETE FROM note WHERE topic = ? AND key = ?", topic, key)
+            self.run("DELETE FROM note WHERE topic = ? AND key = ?", topic, key)
         else:
-            self._run("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", topic, key, value)
+            self.run("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", topic, key, value)
 
     def notes(self, topic: str, read: Callable[[bytes], Any] = bytes) -> dict[str, Any]:
         """Return all values under a topic, each decoded by `read`."""
@@ -661,6 +693,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "prompts": row.get("userMessageCount") or 0,
         "duration": row.get("durationMs"),
         "cost": row.get("costUsd"),
+        "machine": row.get("machine"),
     }
     sql = "SELECT text_hash FROM session WHERE id = ?"
     old = db.execute(sql, (names.session_id,)).fetchone()

@@ -1,0 +1,125 @@
+"""Connects the daemon and its fleet. Without a fleet, nothing of it is imported."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.purge import Purge
+from indexerd.errors import UsageError
+from indexerd.protocol import params
+
+if TYPE_CHECKING:
+    from indexerd.fleet.member import Machine
+    from indexerd.fleet.outbox import Outbox
+
+Row = dict[str, Any]
+
+
+@dataclass(eq=False)
+class FleetPart:
+    """The fleet, for one daemon."""
+
+    pipeline: Pipeline
+    purge: Purge
+    path: Path  # of fleet.json
+    machine: Machine | None = None
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Take part in a fleet, as soon as there is one."""
+        if not self.path.exists():
+            await self._wanted.wait()
+        try:
+            machine = self._machine()
+        except UsageError as bad:
+            self.pipeline.bus.log("fleet.unreachable", {"reason": f"{bad} ({bad.hint})"})
+            await asyncio.Event().wait()
+        else:
+            await machine.run()
+
+    async def command(self, args: params.Fleet) -> Row:
+        """Do what `indexerd fleet` asks for, and return the fleet's status."""
+        if args.do == "status" and not self.path.exists():
+            return {"fleet": None, "machines": []}
+        machine, target, answer = self._machine(), args.target or "", dict[str, Any]()
+        await self.pipeline.scanned.wait()
+        if args.do in ("init", "join", "remove") and not target:
+            raise UsageError("target is required")
+        match args.do:
+            case "init":
+                answer["code"] = await machine.init(target)
+            case "join":
+                await machine.join(target)
+            case "rotate-key":
+                answer["code"] = await machine.rotate_key()
+            case "remove":
+                await machine.remove(target)
+            case "leave":
+                answer["problem"] = await machine.leave() or None
+        return await machine.status() | answer
+
+    def reconsider(self) -> None:
+        """Apply settings that may have changed."""
+        if self.machine is not None:
+            self.machine.reloaded = True
+            self.machine.wake.set()
+
+    def _machine(self) -> Machine:
+        if self.machine is None:
+            try:
+                from indexerd.fleet.inbox import Inbox  # noqa: PLC0415 - see above
+                from indexerd.fleet.member import Here, Machine  # noqa: PLC0415
+            except ImportError as bad:
+                hint = "install it: pip install 'indexerd[fleet]'"
+                raise UsageError(f"the fleet needs the package {bad.name}", hint=hint) from None
+            pipeline, library = self.pipeline, self.pipeline.library
+            match = library.files.exclusions.match
+            inbox = Inbox(
+                library.index,
+                lambda file, cwd, key: match(file, cwd, key),  # noqa: PLW0108 - renewed
+                lambda: pipeline.settings.fleet.hosts,
+            )
+            self.machine = Machine(
+                Here(
+                    self.path,
+                    settings=lambda: pipeline.settings.fleet,
+                    run=pipeline.read,
+                    outbox=self._outbox,
+                    inbox=inbox,
+                    changed=self._changed,
+                    purge=self.purge.learn,
+                    log=pipeline.bus.log,
+                    defect=lambda bug: pipeline.bus.defect("fleet.unreachable", "", bug),
+                )
+            )
+            pipeline.bus.subscribe(self._told)
+            pipeline.on_change = self.machine.wake.set
+            self._wanted.set()
+        return self.machine
+
+    def _outbox(self, name: str) -> Outbox:
+        from indexerd.fleet.outbox import Outbox  # noqa: PLC0415 - see above
+
+        library = self.pipeline.library
+        forgotten = self.purge.forgotten.agents
+        text = lambda: self.pipeline.settings.fleet.text  # noqa: E731 - one line
+        return Outbox(library.index, library.shared, forgotten, name=name, text=text)
+
+    def _told(self, event: Row) -> None:
+        """Wake the fleet when something happens here."""
+        if self.machine is None:
+            return
+        wake = self.machine.wake.set
+        if event["event"] == "digest.created" and self.machine.outbox is not None:
+            mark = self.machine.outbox.mark
+            task = asyncio.ensure_future(self.pipeline.read(mark, event["sessionId"]))
+            task.add_done_callback(lambda _: wake())
+        wake()
+
+    def _changed(self, rows: dict[str, Row | None]) -> None:
+        for session_id, row in rows.items():
+            self.pipeline.on_row(session_id, row)

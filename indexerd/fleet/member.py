@@ -1,0 +1,426 @@
+"""One machine's part in its fleet: reads what others told, and tells what is new here.
+
+One connection does both. It waits for the server's notifications, for changes here, and for
+POLL_SECONDS at most. If anything fails it closes, and a new one is opened after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from indexerd.errors import AccessError, IndexerdError, StateError, UsageError
+from indexerd.fleet import records
+from indexerd.fleet.identity import Identity, load, new_machine, own_name, save
+from indexerd.fleet.inbox import Arrived, Inbox, Row
+from indexerd.fleet.outbox import Outbox, Position, seal
+from indexerd.fleet.records import BadRecordError, JoinCode, Place
+from indexerd.fleet.server import (
+    Member,
+    RemovedError,
+    Sealed,
+    Server,
+    TakenError,
+    connected,
+    create_fleet,
+    new_key,
+    server_of,
+)
+from indexerd.settings import Fleet
+from indexerd.times import iso
+
+POLL_SECONDS = 30.0  # between two looks at the server without a notification
+RETRY_SECONDS, RETRY_MAX = 1.0, 60.0  # pause after a failure, doubled each time
+BUSY_SECONDS = 0.5  # while the index is rebuilt
+GATHER = 0.05  # seconds between two batches, so that appends are gathered
+
+Run = Callable[..., Awaitable[Any]]
+
+
+@dataclass(eq=False)
+class Here:
+    """What the daemon gives the fleet."""
+
+    path: Path  # of fleet.json
+    settings: Callable[[], Fleet]
+    run: Run  # does work in the thread that owns the store
+    outbox: Callable[[str], Outbox]  # makes it, for a machine's name
+    inbox: Inbox
+    changed: Callable[[dict[str, Row | None]], None]  # rows of other machines
+    purge: Callable[[str, str], Awaitable[None]]  # forgets a session of an agent
+    log: Callable[[str, dict[str, Any]], None]
+    defect: Callable[[Exception], None]
+
+
+@dataclass(eq=False)
+class Machine:
+    """This machine in its fleet, or in none."""
+
+    here: Here
+    identity: Identity | None = None
+    outbox: Outbox | None = None
+    trouble: str = ""  # why the server cannot be used now
+    members: list[Member] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _restart: asyncio.Event = field(default_factory=asyncio.Event)  # with another identity
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # for one exchange, or one command
+    reloaded: bool = False  # settings: exclusions and names of hosts may be new
+    _taken: bool = False  # another machine has our identity
+
+    async def run(self) -> None:
+        """Take part until cancelled."""
+        self.identity = load(self.here.path)
+        while True:
+            self._restart.clear()
+            work = asyncio.ensure_future(self._take_part())
+            try:
+                await self._restart.wait()
+            finally:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+
+    async def _take_part(self) -> None:
+        """Connect again and again; pauses get longer while nothing helps."""
+        loop, pause = asyncio.get_running_loop(), RETRY_SECONDS
+        while (identity := self.identity) is not None:
+            began = loop.time()
+            try:
+                await self._connect(identity)
+            except RemovedError as bad:
+                self._complain("fleet.removed", bad)
+                return
+            except TakenError as bad:
+                self.here.log("fleet.taken", {"reason": str(bad)})
+                self._taken = True
+            except (IndexerdError, TimeoutError) as bad:
+                self._complain("fleet.unreachable", bad)
+            except Exception as bug:  # noqa: BLE001 - a bug here must not end the daemon
+                self._complain("fleet.unreachable", bug)
+                self.here.defect(bug)
+            if loop.time() - began > RETRY_MAX:
+                pause = RETRY_SECONDS
+            await asyncio.sleep(pause)
+            pause = min(RETRY_MAX, 2 * pause)
+
+    def _complain(self, event: str, bad: Exception) -> None:
+        known = isinstance(bad, IndexerdError)
+        why = str(bad) if known else f"the server does not answer ({type(bad).__name__})"
+        if self.trouble != why:
+            self.here.log(event, {"reason": why})
+        self.trouble = why
+
+    async def _connect(self, identity: Identity) -> None:
+        if self._taken:
+            identity = await self._become_another(identity)
+        async with self._session(identity) as server:
+            async with self._lock:
+                if self.outbox is None:
+                    self.outbox = await self.here.run(self.here.outbox, identity.name)
+                await server.listen(self.wake.set)
+                await self._settle(self.outbox, await server.position())
+            self.trouble = ""
+            while self.identity is identity:
+                self.wake.clear()
+                async with self._lock:
+                    if self.identity is not identity:  # a command has changed it
+                        return
+                    if self.reloaded:
+                        self.reloaded = False
+                        await self.here.run(self.here.inbox.again)
+                    ready = await self._pull(server, identity)
+                    sent = await self._push(server, identity, self.outbox)
+                if sent:
+                    await asyncio.sleep(GATHER)
+                await self._wait(server, POLL_SECONDS if ready else BUSY_SECONDS)
+
+    async def _wait(self, server: Server, seconds: float) -> None:
+        """Wait for a change here or there."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(server.descriptor, self.wake.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.wake.wait()
+        finally:
+            loop.remove_reader(server.descriptor)
+
+    # -- telling
+
+    async def _settle(self, outbox: Outbox, there: Position) -> None:
+        """Find out what became of the last batch; tell everything again if the store is new."""
+        run, batch = self.here.run, await self.here.run(outbox.under_way)
+        if batch is not None and batch.after == there:
+            await run(outbox.arrived, batch)
+        known = await run(lambda: outbox.position)
+        if known == Position():  # also the first time
+            await run(outbox.restart, there)
+        elif known != there:
+            raise TakenError("another machine wrote as this one")
+
+    async def _push(self, server: Server, identity: Identity, outbox: Outbox) -> bool:
+        """Send all that is new; return whether there was anything."""
+        run, sent = self.here.run, False
+        while (batch := await run(outbox.plan)) is not None:
+            sent = True
+            make = lambda: list(seal(batch, identity.key, identity.fleet, identity.machine))  # noqa: E731 - awaited at once
+            rows = await asyncio.to_thread(make)
+            if rows or batch.stale:
+                through = batch.through or 0
+                await server.push(batch.before, batch.after, rows, batch.stale, through)
+            else:  # nothing that others should know
+                batch.after = batch.before
+            await run(outbox.arrived, batch)
+        return sent
+
+    async def _become_another(self, old: Identity) -> Identity:
+        """Take a new identity: another machine has ours, as after copying a home directory."""
+        async with self._lock:
+            new = msgspec.structs.replace(old, machine=new_machine())
+            async with self._session(new) as server:
+                names = await _names(server, new)
+                new = msgspec.structs.replace(new, name=_free(old.name, names | {old.name}))
+                there = await server.register()
+            await self._adopt(new)
+            await self.here.run(self._outbox().restart, there)
+            self._taken = False
+            return new
+
+    async def _adopt(self, identity: Identity) -> None:
+        """Store an identity, and use it from now on."""
+        await asyncio.to_thread(save, self.here.path, identity)
+        self.identity = identity
+        self.outbox = await self.here.run(self.here.outbox, identity.name)
+
+    def _outbox(self) -> Outbox:
+        if self.outbox is None:
+            raise StateError("the fleet has just begun; ask again")
+        return self.outbox
+
+    def _session(self, identity: Identity) -> AbstractAsyncContextManager[Server]:
+        return _session(identity, self.here.settings().ca_file)
+
+    # -- reading
+
+    async def _pull(self, server: Server, identity: Identity) -> bool:
+        """Read all that is new; return False if the index must be rebuilt first."""
+        run, inbox = self.here.run, self.here.inbox
+        self.members = await server.members()
+        cursors = await run(inbox.cursors)
+        for machine in cursors.keys() - {member.machine for member in self.members}:
+            self.here.changed(await run(inbox.leave, machine))
+        for member in self.members:
+            if member.machine == identity.machine:
+                continue
+            after = cursors.get(member.machine, 0)
+            while after < member.head:
+                page = await server.page(member.machine, after)
+                opened = await asyncio.to_thread(_unsealed, identity, member.machine, page)
+                applied = await run(inbox.apply, member.machine, member.number, opened)
+                if applied is None:
+                    return False
+                self.here.changed(applied.rows)
+                for session_id, agent in applied.purged.items():
+                    await self.here.purge(session_id, agent)
+                after = page[-1].seq if page else member.head
+                await run(inbox.advance, member.machine, after)
+        return True
+
+    # -- commands
+
+    async def init(self, url: str) -> str:
+        """Make a fleet and join it; return the code for other machines."""
+        server = server_of(url)
+        async with self._lock:
+            self._refuse_second()
+            async with connected(server, self.here.settings().ca_file) as connection:
+                members_server = await create_fleet(connection, server)
+            return await self._join(JoinCode(members_server, new_key()))
+
+    async def join(self, text: str) -> str:
+        """Join a fleet, or use its newest key; return this machine's name."""
+        code = JoinCode.parse(text)
+        async with self._lock:
+            if self.identity and self.identity.fleet == code.server.get("user"):
+                keys = [key for key in self.identity.keys if key != code.key]
+                new = msgspec.structs.replace(
+                    self.identity, keys=[*keys, code.key], server=code.server, before=""
+                )
+                await self._check(new)
+                await self._renew(new)
+            else:
+                self._refuse_second()
+                await self._join(code)
+            return self.identity.name if self.identity else ""
+
+    def _refuse_second(self) -> None:
+        if self.identity is not None:
+            hint = "`indexerd fleet leave` leaves the other one"
+            raise UsageError("this machine is in a fleet already", hint=hint)
+
+    async def _join(self, code: JoinCode) -> str:
+        name = own_name(self.here.settings().name)
+        identity = Identity(machine=new_machine(), name=name, server=code.server, keys=[code.key])
+        names = await self._check(identity)
+        identity = msgspec.structs.replace(identity, name=_free(name, names))
+        async with self._session(identity) as server:
+            await server.register()
+        await self._adopt(identity)
+        self._restart.set()
+        return identity.code
+
+    async def _check(self, identity: Identity) -> set[str]:
+        """Return the names that are taken; UsageError if nothing can be read with the key."""
+        async with self._session(identity) as server:
+            return await _names(server, identity)
+
+    async def _renew(self, identity: Identity) -> None:
+        """Use another key: tell everything again with it, and read everything again."""
+        await self._adopt(identity)
+        outbox = self._outbox()
+        async with self._session(identity) as server:
+            await self._settle(outbox, there := await server.position())
+        await self.here.run(outbox.restart, there)
+        await self.here.run(self.here.inbox.again)
+        self._restart.set()
+
+    async def rotate_key(self) -> str:
+        """Change key and password; return the new code, which all other machines need."""
+        async with self._lock:
+            old = self._member()
+            password = secrets.token_urlsafe(24)
+            server = dict(old.server) | {"password": password}
+            new = msgspec.structs.replace(
+                old, keys=[*old.keys, new_key()], server=server, before=old.server["password"]
+            )
+            async with self._session(old) as connection:
+                await asyncio.to_thread(save, self.here.path, new)
+                await connection.change_password(password)
+            await self._renew(msgspec.structs.replace(new, before=""))
+            return new.code
+
+    async def remove(self, named: str) -> None:
+        """Remove another machine, by its name or the begin of its id, and all that it told."""
+        async with self._lock:
+            identity, names = self._member(), await self.here.run(self.here.inbox.names)
+            ids = [member.machine for member in self.members]
+            found = [key for key in ids if key.startswith(named) or names.get(key) == named]
+            if named == identity.name or identity.machine in found:
+                raise UsageError("this is that machine", hint="`indexerd fleet leave` leaves")
+            if len(found) != 1:
+                why = "several machines are called so" if found else f"no machine is called {named}"
+                raise UsageError(why, hint="`indexerd fleet status` lists names and ids")
+            async with self._session(identity) as server:
+                await server.remove(found[0])
+            self.wake.set()
+
+    async def leave(self) -> str:
+        """Leave the fleet; return why its server still has what this machine told, or ""."""
+        async with self._lock:
+            identity, problem = self._member(), ""
+            try:
+                async with self._session(identity) as server:
+                    await server.remove(identity.machine)
+            except (IndexerdError, TimeoutError) as bad:
+                problem = str(bad)
+            self.identity = None
+            self._restart.set()
+            await asyncio.to_thread(self.here.path.unlink, missing_ok=True)
+            inbox = self.here.inbox
+            for machine in await self.here.run(inbox.cursors):
+                self.here.changed(await self.here.run(inbox.leave, machine))
+            if self.outbox is not None:
+                await self.here.run(self.outbox.close)
+            self.outbox, self.members, self.trouble = None, [], ""
+            return problem
+
+    def _member(self) -> Identity:
+        if self.identity is None:
+            hint = "`indexerd fleet init URL` makes one, `indexerd fleet join CODE` joins one"
+            raise UsageError("this machine is in no fleet", hint=hint)
+        return self.identity
+
+    async def status(self) -> dict[str, Any]:
+        """Describe the fleet as last seen; `behind` counts records not yet read here."""
+        if self.identity is None:
+            return {"fleet": None, "machines": []}
+        run, inbox, identity = self.here.run, self.here.inbox, self.identity
+        names, counts = await run(inbox.names), await run(inbox.counts)
+        refused, cursors = await run(inbox.refused), await run(inbox.cursors)
+        machines = []
+        for member in self.members:
+            own = member.machine == identity.machine
+            why = refused.get(member.machine, {})
+            row = {
+                "name": identity.name if own else names.get(member.machine, ""),
+                "id": member.machine,
+                "own": own,
+                "seenAt": iso(member.seen.timestamp()),
+                "sessions": None if own else counts.get(member.machine, 0),
+                "behind": 0 if own else max(0, member.head - cursors.get(member.machine, 0)),
+                "refused": len(why),
+                "reason": next(reversed(why.values()), None),
+            }
+            machines.append(row)
+        return {
+            "fleet": identity.fleet,
+            "host": identity.server["host"],
+            "name": identity.name,
+            "connected": not self.trouble and bool(self.members),
+            "problem": self.trouble or None,
+            "unsent": await run(lambda: self.outbox.unsent if self.outbox else 0),
+            "notShared": len(self.outbox.odd) if self.outbox else 0,
+            "machines": machines,
+        }
+
+
+@asynccontextmanager
+async def _session(identity: Identity, ca_file: str) -> AsyncIterator[Server]:
+    """Connect; after an interrupted rotation perhaps with the password before."""
+    async with AsyncExitStack() as stack:
+        try:
+            connection = await stack.enter_async_context(connected(identity.server, ca_file))
+        except AccessError:
+            if not identity.before:
+                raise
+            older = dict(identity.server) | {"password": identity.before}
+            connection = await stack.enter_async_context(connected(older, ca_file))
+        yield Server(connection, identity)
+
+
+async def _names(server: Server, identity: Identity) -> set[str]:
+    """Return the machines' names; UsageError if the key fits none of their records."""
+    hellos = [
+        arrived.record
+        for machine, sealed in await server.hellos()
+        for arrived in _unsealed(identity, machine, [sealed])
+    ]
+    names = {hello.name for hello in hellos if isinstance(hello, records.Hello)}
+    if hellos and not names:
+        raise UsageError(f"the code's key does not fit this fleet: {hellos[0]}")
+    return names
+
+
+def _unsealed(identity: Identity, machine: str, page: list[Sealed]) -> list[Arrived]:
+    keys, arrived = identity.by_id, list[Arrived]()
+    for seq, kind, version, body in page:
+        place = Place(identity.fleet, machine, seq, kind)
+        try:
+            arrived.append(Arrived(seq, records.unseal(keys, place, version, body)))
+        except BadRecordError as bad:
+            arrived.append(Arrived(seq, str(bad)))
+    return arrived
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return the name, with a number if another machine has it."""
+    names = (f"{name}-{number}" for number in count(2))
+    return name if name not in taken else next(new for new in names if new not in taken)

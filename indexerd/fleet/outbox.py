@@ -1,0 +1,296 @@
+"""What this machine has to tell: found in the store, numbered, sent once, and remembered.
+
+SQLite triggers note every session whose row changes, in the transaction that changes it. A batch is
+made of the present state of such sessions, so many changes of one make one record. Records on the
+server that a newer one replaces are deleted with the batch that replaces them.
+
+A batch that is under way is stored first. Its token tells, after any interruption, whether the
+server has it. If the server has something else, another machine uses this identity.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from indexerd import __version__
+from indexerd.fleet import records
+from indexerd.fleet.records import Complete, Drop, Hello, Purge, Record, Session, Text
+from indexerd.privacy.redact import StoredRow
+from indexerd.search.index import TextIndex
+
+TOPIC = "fleet"  # of the store's notes
+BATCH_RECORDS, BATCH_BYTES = 200, 1 << 20
+TOKEN_BYTES = 16
+_TRIGGERS = """
+CREATE TRIGGER IF NOT EXISTS fleet_put AFTER INSERT ON record
+WHEN (SELECT machine FROM session WHERE id = new.id) IS NULL BEGIN
+  INSERT OR REPLACE INTO outbox (id) VALUES (new.id);
+  DELETE FROM remote WHERE id = new.id;
+END;
+CREATE TRIGGER IF NOT EXISTS fleet_forget AFTER DELETE ON record BEGIN
+  INSERT OR REPLACE INTO outbox (id)
+    SELECT old.id WHERE (SELECT machine FROM session WHERE id = old.id) IS NULL;
+  DELETE FROM remote WHERE id = old.id;
+END;
+"""
+_UNSENT = "SELECT n, id FROM outbox ORDER BY n LIMIT ?"
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """How far a machine's log goes; the token is new with each batch."""
+
+    head: int = 0
+    token: bytes = b""
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
+    """A record of this machine on the server."""
+
+    seq: int
+    kind: str
+    id: str
+    next_row: int = 0  # the row after the last message of a text
+    print: bytes = b""
+
+
+class Batch(msgspec.Struct, array_like=True):
+    """Records to send, and what is true once the server has them."""
+
+    before: Position
+    after: Position
+    told: list[Told] = []
+    stale: list[int] = []  # numbers of records to delete
+    done: list[tuple[int, str]] = []  # rows of `outbox`
+    through: int | None = None  # a restart ends: delete all own records up to this one
+    packed: dict[int, bytes] = {}  # by number; not stored
+
+
+_batch = msgspec.msgpack.Decoder(Batch).decode
+_position = msgspec.msgpack.Decoder(Position).decode
+_numbers = msgspec.msgpack.Decoder(tuple[int, int]).decode
+
+
+class Outbox:
+    """What this machine has to tell. For the thread that owns the store."""
+
+    def __init__(
+        self,
+        index: TextIndex,
+        shared: Callable[[str], tuple[StoredRow, dict[str, Any]] | None],
+        forgotten: Mapping[str, str],
+        *,
+        name: str,
+        text: Callable[[], bool],
+    ) -> None:
+        """`shared` is `Library.shared`; `forgotten`: purged sessions with their agents.
+
+        `text()`: whether messages travel.
+        """
+        self._index, self._store = index, index.store
+        self._shared, self._forgotten = shared, forgotten
+        self._name, self._text = name, text
+        self.odd: set[str] = set()  # sessions that cannot be told
+        for statement in _TRIGGERS.split("END;")[:-1]:
+            self._store.run(f"{statement}END")
+
+    def close(self) -> None:
+        """Stop noting changes, and forget the fleet."""
+        with self._store.batch():
+            for name in ("put", "forget"):
+                self._store.run(f"DROP TRIGGER IF EXISTS fleet_{name}")
+            for table in ("outbox", "sent", "remote"):
+                self._store.run(f"DELETE FROM {table}")  # noqa: S608 - ours
+            for key in self._store.notes(TOPIC):
+                self._store.note(TOPIC, key, None)
+
+    @property
+    def position(self) -> Position:
+        return self._store.noted(TOPIC, "position", _position) or Position()
+
+    @property
+    def unsent(self) -> int:
+        return int(self._store.select("SELECT count(*) FROM outbox")[0][0])
+
+    def restart(self, position: Position) -> None:
+        """Tell everything again, after what the server has; then the older records are void."""
+        store = self._store
+        with store.batch():
+            store.note(TOPIC, "position", msgspec.msgpack.encode(position))
+            store.note(TOPIC, "flight", None)
+            store.run("DELETE FROM sent")
+            store.run(
+                "INSERT OR IGNORE INTO outbox (id) SELECT id FROM session WHERE machine IS NULL"
+            )
+            last = store.select("SELECT coalesce(max(n), 0) FROM outbox")[0][0]
+            store.note(TOPIC, "restart", msgspec.msgpack.encode((position.head, last)))
+
+    def mark(self, session_id: str) -> None:
+        """Note a change that is not in the session's row, as of its digest."""
+        sql = "INSERT OR REPLACE INTO outbox (id) SELECT id FROM session WHERE id = ?"
+        self._store.run(f"{sql} AND machine IS NULL", session_id)
+
+    # -- batches
+
+    def under_way(self) -> Batch | None:
+        """Return the batch of which it is unknown whether the server has it."""
+        batch: Batch | None = self._store.noted(TOPIC, "flight", _batch)
+        return batch
+
+    def plan(self) -> Batch | None:
+        """Make the next batch, and store that it is under way; None: all is told."""
+        before = self.position
+        batch = Batch(before, Position(before.head, os.urandom(TOKEN_BYTES)))
+        self._plan_hello(batch)
+        self._plan_switch(batch)
+        self._plan_purges(batch)
+        for n, session_id in self._store.select(_UNSENT, BATCH_RECORDS):
+            if _full(batch):
+                break
+            if self._plan_session(batch, session_id):
+                batch.done.append((n, session_id))
+        self._plan_completion(batch)
+        batch.stale += [seq for (seq,) in self._store.select("SELECT seq FROM sent WHERE stale")]
+        if not (batch.told or batch.stale or batch.done):
+            return None
+        batch.after = Position(max([before.head, *batch.packed]), batch.after.token)
+        stored = msgspec.structs.replace(batch, packed={})
+        self._store.note(TOPIC, "flight", msgspec.msgpack.encode(stored))
+        return batch
+
+    def arrived(self, batch: Batch) -> None:
+        """Remember that the server has a batch."""
+        store = self._store
+        with store.batch():
+            for told in batch.told:
+                values = (told.seq, told.kind, told.id, told.next_row, told.print)
+                store.run("INSERT OR REPLACE INTO sent VALUES (?, ?, ?, ?, ?, 0)", *values)
+            for seq in batch.stale:
+                store.run("DELETE FROM sent WHERE seq = ?", seq)
+            for n, session_id in batch.done:  # a change meanwhile has another number
+                store.run("DELETE FROM outbox WHERE n = ? AND id = ?", n, session_id)
+            if batch.through is not None:
+                store.note(TOPIC, "restart", None)
+            store.note(TOPIC, "position", msgspec.msgpack.encode(batch.after))
+            store.note(TOPIC, "flight", None)
+
+    def _add(self, batch: Batch, record: Record, session_id: str, next_row: int = 0) -> None:
+        packed = records.pack(record)
+        seq = batch.before.head + len(batch.told) + 1
+        printed = records.fingerprint(packed)
+        batch.told.append(Told(seq, records.kind_of(record), session_id, next_row, printed))
+        batch.packed[seq] = packed
+
+    def _add_changed(self, batch: Batch, record: Record, session_id: str) -> None:
+        """Tell a session's new state, unless it was told."""
+        kinds = ("hello",) if isinstance(record, Hello) else ("session", "drop")
+        sql = "SELECT seq, print FROM sent WHERE id = ? AND kind IN (?, ?) AND NOT stale"
+        old = self._store.select(sql, session_id, kinds[0], kinds[-1])
+        if [printed for _, printed in old] != [records.fingerprint(records.pack(record))]:
+            batch.stale += [seq for seq, _ in old]
+            self._add(batch, record, session_id)
+
+    def _plan_hello(self, batch: Batch) -> None:
+        self._add_changed(batch, Hello(self._name, __version__), "")
+
+    def _plan_switch(self, batch: Batch) -> None:
+        """Take back all messages while they do not travel; tell them again afterwards."""
+        store, off = self._store, self._store.noted(TOPIC, "no text") is not None
+        if self._text():
+            if off:
+                store.note(TOPIC, "no text", None)
+                sql = "INSERT OR IGNORE INTO outbox (id) SELECT id FROM session"
+                store.run(f"{sql} WHERE machine IS NULL")
+            return
+        store.note(TOPIC, "no text", b"")
+        sql = "SELECT DISTINCT id FROM sent WHERE kind = 'text' AND next_row > 0 AND NOT stale"
+        for (session_id,) in store.select(f"{sql} LIMIT ?", BATCH_RECORDS):
+            store.run("UPDATE sent SET stale = 1 WHERE id = ? AND kind = 'text'", session_id)
+            self._add(batch, Text(session_id, 0, []), session_id)
+
+    def _plan_purges(self, batch: Batch) -> None:
+        told = {key for (key,) in self._store.select("SELECT id FROM sent WHERE kind = 'purge'")}
+        for session_id, agent in self._forgotten.items():
+            if session_id not in told and not _full(batch):
+                self._add(batch, Purge(session_id, agent), session_id)
+
+    def _plan_session(self, batch: Batch, session_id: str) -> bool:
+        """Tell what is new about a session; return whether that is all."""
+        shared = self._shared(session_id)
+        if shared is None:
+            sql = "SELECT count(*), coalesce(sum(kind = 'drop'), 0) FROM sent"
+            known, dropped = self._store.select(f"{sql} WHERE id = ?", session_id)[0]
+            if known and not dropped:
+                if session_id not in self._forgotten:
+                    self._add(batch, Drop(session_id), session_id)
+                sql = "SELECT seq FROM sent WHERE id = ? AND kind IN ('session', 'text')"
+                batch.stale += [seq for (seq,) in self._store.select(sql, session_id)]
+            return True
+        written, documents = shared
+        try:
+            row = msgspec.convert(_without_null(written.row), records.SharedRow)
+        except msgspec.ValidationError:  # a row that the others would refuse
+            self.odd.add(session_id)
+            return True
+        aliases = [*written.aliases][:16]
+        record = Session(session_id, row, written.summary, aliases, documents)
+        if len(records.pack(record)) > records.TEXTS_MAX:
+            record.documents = {**documents, "digest": {"segments": []}}
+        self._add_changed(batch, record, session_id)
+        return not self._text() or self._plan_texts(batch, session_id)
+
+    def _plan_texts(self, batch: Batch, session_id: str) -> bool:
+        if session_id in self._index.uncommitted:  # after the commit it is tried again
+            return False
+        sql = "SELECT coalesce(max(iif(stale, 0, next_row)), 0), coalesce(max(stale), 0) FROM sent"
+        first, replaced = self._store.select(f"{sql} WHERE id = ? AND kind = 'text'", session_id)[0]
+        if replaced:
+            first = 0
+            sql = "UPDATE sent SET stale = 1 WHERE id = ? AND kind = 'text'"
+            self._store.run(sql, session_id)
+        chunk, size = Text(session_id, first, []), 0
+        for message in self._index.messages(session_id, first):
+            if size > records.TEXTS_MAX:
+                self._add(batch, chunk, session_id, chunk.messages[-1][0] + 1)
+                chunk, size = Text(session_id, chunk.messages[-1][0] + 1, []), 0
+                if _full(batch):
+                    return False
+            chunk.messages.append((*message,))
+            size += len(message.text)
+        if chunk.messages or (replaced and not chunk.first):
+            last = chunk.messages[-1][0] + 1 if chunk.messages else 0
+            self._add(batch, chunk, session_id, last)
+        return True
+
+    def _plan_completion(self, batch: Batch) -> None:
+        """End a restart, once all that waited when it began is told."""
+        numbers = self._store.noted(TOPIC, "restart", _numbers)
+        if numbers is None or _full(batch):
+            return
+        start, last = numbers
+        waiting = {n for n, _ in self._store.select(_UNSENT, BATCH_RECORDS) if n <= last}
+        if waiting <= {n for n, _ in batch.done}:
+            self._add(batch, Complete(start), "")
+            batch.through = start
+
+
+def _full(batch: Batch) -> bool:
+    size = sum(map(len, batch.packed.values()))
+    return len(batch.packed) >= BATCH_RECORDS or size > BATCH_BYTES
+
+
+def _without_null(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def seal(
+    batch: Batch, key: bytes, fleet: str, machine: str
+) -> Iterable[tuple[int, str, int, bytes]]:
+    """Encrypt a batch: number, kind, version and body of each record."""
+    for told in batch.told:
+        place = records.Place(fleet, machine, told.seq, told.kind)
+        body = records.seal(key, place, batch.packed[told.seq])
+        yield told.seq, told.kind, records.VERSION, body
