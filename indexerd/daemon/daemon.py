@@ -102,6 +102,7 @@ class Daemon:
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
+        self.status.fleet = self.fleet.problems
         self.auto_digests = AutoDigests(
             self.api.digests, self.pipeline.known, lambda: self.pipeline.indexing_off
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ class FleetPart:
     purge: Purge
     path: Path  # of fleet.json
     machine: Machine | None = None
+    _missing: str = ""  # why the fleet cannot be loaded
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -36,7 +38,8 @@ class FleetPart:
         try:
             machine = self._machine()
         except UsageError as bad:
-            self.pipeline.bus.log("fleet.unreachable", {"reason": f"{bad} ({bad.hint})"})
+            self._missing = f"{bad}; {bad.hint}"
+            self.pipeline.bus.log("fleet.unreachable", {"reason": self._missing})
             await asyncio.Event().wait()
         else:
             await machine.run()
@@ -61,6 +64,13 @@ class FleetPart:
             case "leave":
                 answer["problem"] = await machine.leave() or None
         return await machine.status() | answer
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        """Find why the fleet does not work: code, cause and cure."""
+        trouble = self.machine.trouble if self.machine else self._missing
+        if trouble:
+            cure = "see `indexerd fleet status`; it is tried again, and nothing is lost"
+            yield "fleet_unreachable", trouble, cure
 
     def reconsider(self) -> None:
         """Apply settings that may have changed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -27,6 +27,7 @@ class Status:
         self._pipeline = pipeline
         self._budget = budget
         self._web = web
+        self.fleet: Callable[[], Found] = lambda: iter(())  # its problems
         self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
         self._seen = -1  # `changed` of the library when sessions were last checked
         self._of_sessions: list[tuple[str, str, str]] = []
@@ -72,7 +73,8 @@ class Status:
         watch = pipeline.watch.health().problems
         if pipeline.library.changed != self._seen:  # this looks at every session
             self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
-        problems = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self._of_sessions]
+        problems = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self.fleet()]
+        problems += self._of_sessions
         self._since = {problem[:2]: self._since.get(problem[:2], now) for problem in problems}
         return [
             {

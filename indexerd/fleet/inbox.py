@@ -57,11 +57,16 @@ class Inbox:
         """
         self._index, self._store = index, index.store
         self._hides, self._hosts = hides, hosts
+        self._failures = 0  # of the index, before the last records were applied
 
     def cursors(self) -> dict[str, int]:
         """Return how far each machine's records were read."""
         cursors: dict[str, int] = self._store.notes(PULLED, _number)
         return cursors
+
+    def machines(self) -> list[str]:
+        """List the machines of which something was applied."""
+        return [*self._store.notes(NUMBERS)]
 
     def names(self) -> dict[str, str]:
         names: dict[str, str] = self._store.notes(NAMES, bytes.decode)
@@ -96,10 +101,14 @@ class Inbox:
                     self._refuse(machine, seq, record)
                 else:
                     self._apply(machine, seq, record, applied)
-        self._index.commit()
-        if self._index.failures != failures or self._index.busy:
-            raise StateError("the index could not be written; the records are read again")
+        self._failures = failures
         return applied
+
+    def commit(self) -> None:
+        """Make what was applied searchable; StateError if it must be applied again. Any thread."""
+        self._index.commit()
+        if self._index.failures != self._failures or self._index.busy:
+            raise StateError("the index could not be written; the records are read again")
 
     def advance(self, machine: str, seq: int) -> None:
         """Store that a machine's records up to `seq` were applied."""
@@ -112,7 +121,6 @@ class Inbox:
             self._drop(machine, "true", (), applied)
             for topic in (NAMES, NUMBERS, REFUSED, PULLED):
                 self._store.note(topic, machine, None)
-        self._index.commit()
         return applied.rows
 
     def _refuse(self, machine: str, seq: int, why: str) -> None:

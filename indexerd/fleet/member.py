@@ -138,8 +138,7 @@ class Machine:
                         await self.here.run(self.here.inbox.again)
                     ready = await self._pull(server, identity)
                     sent = await self._push(server, identity, self.outbox)
-                if sent:
-                    await asyncio.sleep(GATHER)
+                await asyncio.sleep(GATHER if sent else 0)
                 await self._wait(server, POLL_SECONDS if ready else BUSY_SECONDS)
 
     async def _wait(self, server: Server, seconds: float) -> None:
@@ -215,7 +214,7 @@ class Machine:
         run, inbox = self.here.run, self.here.inbox
         self.members = await server.members()
         cursors = await run(inbox.cursors)
-        for machine in cursors.keys() - {member.machine for member in self.members}:
+        for machine in {*await run(inbox.machines)} - {one.machine for one in self.members}:
             self.here.changed(await run(inbox.leave, machine))
         for member in self.members:
             if member.machine == identity.machine:
@@ -227,6 +226,7 @@ class Machine:
                 applied = await run(inbox.apply, member.machine, member.number, opened)
                 if applied is None:
                     return False
+                await asyncio.to_thread(inbox.commit)
                 self.here.changed(applied.rows)
                 for session_id, agent in applied.purged.items():
                     await self.here.purge(session_id, agent)
@@ -335,7 +335,7 @@ class Machine:
             self._restart.set()
             await asyncio.to_thread(self.here.path.unlink, missing_ok=True)
             inbox = self.here.inbox
-            for machine in await self.here.run(inbox.cursors):
+            for machine in await self.here.run(inbox.machines):
                 self.here.changed(await self.here.run(inbox.leave, machine))
             if self.outbox is not None:
                 await self.here.run(self.outbox.close)

@@ -23,7 +23,7 @@ from indexerd.privacy.redact import StoredRow
 from indexerd.search.index import TextIndex
 
 TOPIC = "fleet"  # of the store's notes
-BATCH_RECORDS, BATCH_BYTES = 200, 1 << 20
+BATCH_RECORDS, BATCH_BYTES = 50, 1 << 20  # made while appends wait
 TOKEN_BYTES = 16
 _TRIGGERS = """
 CREATE TRIGGER IF NOT EXISTS fleet_put AFTER INSERT ON record
@@ -142,6 +142,10 @@ class Outbox:
 
     def plan(self) -> Batch | None:
         """Make the next batch, and store that it is under way; None: all is told."""
+        with self._store.batch():
+            return self._plan()
+
+    def _plan(self) -> Batch | None:
         before = self.position
         batch = Batch(before, Position(before.head, os.urandom(TOKEN_BYTES)))
         self._plan_hello(batch)
@@ -206,7 +210,7 @@ class Outbox:
                 store.run(f"{sql} WHERE machine IS NULL")
             return
         store.note(TOPIC, "no text", b"")
-        sql = "SELECT DISTINCT id FROM sent WHERE kind = 'text' AND next_row > 0 AND NOT stale"
+        sql = "SELECT DISTINCT id FROM sent WHERE kind = 'text' AND next_row > 0"
         for (session_id,) in store.select(f"{sql} LIMIT ?", BATCH_RECORDS):
             store.run("UPDATE sent SET stale = 1 WHERE id = ? AND kind = 'text'", session_id)
             self._add(batch, Text(session_id, 0, []), session_id)

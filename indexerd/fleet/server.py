@@ -7,8 +7,11 @@ may sit in between; then LISTEN has no effect, and polling finds what is new.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -16,7 +19,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg import AsyncConnection, conninfo, errors, sql
+from psycopg import AsyncConnection, AsyncCursor, conninfo, errors, sql
 from psycopg.pq import version as libpq_version
 
 from indexerd.errors import AccessError, IndexerdError, NotFoundError, UsageError
@@ -25,7 +28,9 @@ from indexerd.fleet.outbox import Position
 
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 60
-PAGE_RECORDS, PAGE_BYTES = 500, 4 << 20
+PATIENCE = STATEMENT_SECONDS + 10  # seconds
+SEEN_SECONDS = 20
+PAGE_RECORDS, PAGE_BYTES = 100, 1 << 20  # applied while appends wait
 _LIBPQ_SYSTEM_ROOTS = 160000  # the version that knows sslrootcert=system
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS indexerd;
@@ -185,6 +190,13 @@ class Server:
     def __init__(self, connection: AsyncConnection, identity: Identity) -> None:
         self._connection = connection
         self._fleet, self._machine = identity.fleet, identity.machine
+        self._seen = -math.inf  # when it last said that it is here, `monotonic`
+
+    async def _execute(
+        self, query: str | sql.Composed, values: Sequence[Any] = ()
+    ) -> AsyncCursor[Any]:
+        async with asyncio.timeout(PATIENCE):  # a server that hangs accepts and never answers
+            return await self._connection.execute(query, values or None)
 
     async def listen(self, wake: Callable[[], None]) -> None:
         """Call `wake` when another machine has told something."""
@@ -194,7 +206,7 @@ class Server:
                 wake()
 
         self._connection.add_notify_handler(notified)
-        await self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._fleet)))
+        await self._execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._fleet)))
 
     @property
     def descriptor(self) -> int:
@@ -202,24 +214,25 @@ class Server:
         return self._connection.fileno()
 
     async def members(self) -> list[Member]:
-        """List the machines; also say that this one is here."""
-        query = "UPDATE indexerd.member SET seen = now() WHERE machine = %s"
-        if self._machine:
-            await self._connection.execute(query, [self._machine])
+        """List the machines; now and then also say that this one is here."""
+        if time.monotonic() - self._seen > SEEN_SECONDS:
+            query = "UPDATE indexerd.member SET seen = now() WHERE machine = %s"
+            await self._execute(query, [self._machine])
+            self._seen = time.monotonic()
         query = "SELECT machine, number, head, seen FROM indexerd.member ORDER BY number"
-        rows = await (await self._connection.execute(query)).fetchall()
+        rows = await (await self._execute(query)).fetchall()
         return [Member(*row) for row in rows]
 
     async def register(self) -> Position:
         """Add this machine to the fleet, unless it is there; return how far its log goes."""
         query = "INSERT INTO indexerd.member (machine) VALUES (%s) ON CONFLICT DO NOTHING"
-        await self._connection.execute(query, [self._machine])
+        await self._execute(query, [self._machine])
         return await self.position()
 
     async def position(self, *, lock: bool = False) -> Position:
         query = "SELECT head, token FROM indexerd.member WHERE machine = %s"
         locking = f"{query} FOR UPDATE"
-        found = await self._connection.execute(locking if lock else query, [self._machine])
+        found = await self._execute(locking if lock else query, [self._machine])
         row = await found.fetchone()
         if row is None:
             hint = "`indexerd fleet leave` forgets the fleet here"
@@ -240,18 +253,18 @@ class Server:
         """
         connection, own = self._connection, self._machine
         async with connection.transaction():
-            await connection.execute(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'")
+            await self._execute(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'")
             if await self.position(lock=True) != before:
                 raise TakenError("another machine wrote as this one")
-            async with connection.cursor() as cursor:
+            async with asyncio.timeout(PATIENCE), connection.cursor() as cursor:
                 query = "INSERT INTO indexerd.log (machine, seq, kind, version, body)"
                 values = [(own, *row) for row in rows]
                 await cursor.executemany(f"{query} VALUES (%s, %s, %s, %s, %s)", values)
             query = "DELETE FROM indexerd.log WHERE machine = %s AND (seq <= %s OR seq = ANY(%s))"
-            await connection.execute(query, [own, through, stale])
+            await self._execute(query, [own, through, stale])
             query = "UPDATE indexerd.member SET head = %s, token = %s, seen = now()"
-            await connection.execute(f"{query} WHERE machine = %s", [after.head, after.token, own])
-            await connection.execute("SELECT pg_notify(%s, %s)", [self._fleet, own])
+            await self._execute(f"{query} WHERE machine = %s", [after.head, after.token, own])
+            await self._execute("SELECT pg_notify(%s, %s)", [self._fleet, own])
 
     async def page(self, machine: str, after: int) -> list[Sealed]:
         """Return a machine's next records, in order; an empty list after the last one."""
@@ -262,32 +275,32 @@ class Server:
             " WHERE size - octet_length(body) < %s ORDER BY seq"
         )
         values = [machine, after, PAGE_RECORDS, PAGE_BYTES]
-        rows = await (await self._connection.execute(query, values)).fetchall()
+        rows = await (await self._execute(query, values)).fetchall()
         return [Sealed(seq, kind, version, bytes(body)) for seq, kind, version, body in rows]
 
     async def hellos(self) -> list[tuple[str, Sealed]]:
         """Return the record with which each machine says its name."""
         query = "SELECT machine, seq, kind, version, body FROM indexerd.log WHERE kind = 'hello'"
-        rows = await (await self._connection.execute(query)).fetchall()
+        rows = await (await self._execute(query)).fetchall()
         return [(row[0], Sealed(row[1], row[2], row[3], bytes(row[4]))) for row in rows]
 
     async def remove(self, machine: str) -> None:
         """Delete a machine and all that it told; NotFoundError if there is none."""
         async with self._connection.transaction():
             query = "DELETE FROM indexerd.member WHERE machine = %s"
-            deleted = await self._connection.execute(query, [machine])
+            deleted = await self._execute(query, [machine])
             if not deleted.rowcount:
                 raise NotFoundError("no such machine", hint="`indexerd fleet status` lists them")
-            await self._connection.execute("DELETE FROM indexerd.log WHERE machine = %s", [machine])
-            await self._connection.execute("SELECT pg_notify(%s, '')", [self._fleet])
+            await self._execute("DELETE FROM indexerd.log WHERE machine = %s", [machine])
+            await self._execute("SELECT pg_notify(%s, '')", [self._fleet])
 
     async def change_password(self, password: str) -> None:
         """Change the fleet's password, and end the other members' connections."""
         role = self._fleet
         verifier = _verifier(self._connection, role, password)
         query = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), verifier)
-        await self._connection.execute(query)
-        await self._connection.execute(
+        await self._execute(query)
+        await self._execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE usename = current_user AND pid <> pg_backend_pid()"
         )

@@ -1,0 +1,221 @@
+"""Measure a fleet: two real daemons and a real PostgreSQL server, then many simulated machines.
+
+    python bench/fleet.py [--sessions N] [--machines N]
+
+Prints figures for docs/FLEET.md. Machines are simulated by sealing records of real rows under many
+identities, over as many connections as two processors can drive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sqlite3
+import statistics
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+
+from corpus import Draw, talks
+from home import Daemon, Home, wait
+
+from indexerd.fleet.identity import Identity, new_machine
+from indexerd.fleet.outbox import Position
+from indexerd.fleet.records import JoinCode, Place, seal
+from indexerd.fleet.server import Server, connected
+from tests.fleet.postgres import Postgres, running
+
+APPENDS, LOOKUPS, IDLE_SECONDS = 100, 300, 60
+BATCH = 200
+
+
+def say(what: str, text: str) -> None:
+    sys.stdout.write(f"{what:38} {text}\n")
+    sys.stdout.flush()
+
+
+def milliseconds(values: list[float]) -> str:
+    ordered = sorted(1000 * value for value in values)
+    return (
+        f"p50 {statistics.median(ordered):.1f} ms, p99 {ordered[int(len(ordered) * 0.99)]:.1f} ms"
+    )
+
+
+def lookups(daemon: Daemon, words: list[str], names: list[str]) -> dict[str, float]:
+    """Return the median seconds of each lookup."""
+    calls: dict[str, list[dict[str, Any]]] = {
+        "list": [{"limit": 50}] * len(words),
+        "search": [{"query": word} for word in words],
+        "resolve": [{"ref": name, "scope": "all"} for name in names],
+    }
+    medians = {}
+    with daemon.connect() as connection:
+        for method, asked in calls.items():
+            took = []
+            for params in asked:
+                began = time.perf_counter()
+                connection.ask(method, **params)
+                took.append(time.perf_counter() - began)
+            medians[method] = statistics.median(took)
+    return medians
+
+
+def two(server: Postgres, count: int) -> list[bytes]:
+    """Measure two machines; return the bodies that the first one told, for the simulation."""
+    with Home() as one, Home() as two:
+        made = talks(one.root, count, 10 * count, Draw(1, 1 << 18))
+        words = [session.word for session in made[:: max(1, count // LOOKUPS)]]
+        names = [session.name for session in made[:: max(1, count // LOOKUPS)]]
+        with Daemon(one) as first, Daemon(two) as second:
+            first.listed(count)
+            first.caught_up(made[:: max(1, count // 20)])
+            second.listed(0)
+            alone = lookups(first, words, names)
+            began = time.perf_counter()
+            code = first.ask("fleet", do="init", target=server.url)["code"]
+            with first.connect() as connection:
+                wait(lambda: not connection.ask("fleet")["unsent"], "all told", 0.05)
+            say(f"{count:,} sessions told at first", f"{time.perf_counter() - began:.1f} s")
+            began, spent = time.perf_counter(), second.cpu()
+            second.ask("fleet", do="join", target=code)
+            with second.connect() as connection:
+                wait(lambda: sum_of(connection) >= count, "all read", 0.05)
+            took = time.perf_counter() - began
+            say(
+                f"{count:,} sessions join a machine",
+                f"{took:.1f} s, {second.cpu() - spent:.1f} s CPU",
+            )
+            with second.connect() as connection:
+                wait(lambda: connection.found(words[-1]), "searchable", 0.05)
+            member = lookups(first, words, names)
+            for method, seconds in alone.items():
+                ratio = member[method] / seconds
+                say(f"{method}, member / alone", f"{1000 * member[method]:.2f} ms, {ratio:.2f}")
+            for method, seconds in lookups(second, words, names).items():
+                say(f"{method}, of the other's sessions", f"{1000 * seconds:.2f} ms")
+            appended(first, second, made)
+            began_at = first.cpu(), second.cpu()
+            time.sleep(5)
+            began_at = first.cpu(), second.cpu()
+            time.sleep(IDLE_SECONDS)
+            used = (first.cpu() - began_at[0], second.cpu() - began_at[1])
+            shares = " and ".join(f"{100 * seconds / IDLE_SECONDS:.3f} %" for seconds in used)
+            say("CPU of the two idle members", shares)
+            size = server.query("SELECT pg_total_relation_size('indexerd.log')")[0][0]
+            say(
+                "server, tables and indexes",
+                f"{size / 2**20:.1f} MiB, {size / count / 1024:.2f} KiB a session",
+            )
+            state = two.root / ".local/state/indexerd"
+            store = sum(path.stat().st_size for path in state.glob("store*"))
+            index = sum(
+                path.stat().st_size for path in state.rglob("search/**/*") if path.is_file()
+            )
+            say(
+                "local store and index of the reader",
+                f"{store / 2**20:.1f} + {index / 2**20:.1f} MiB",
+            )
+            say("memory of the reader", f"{second.memory():.0f} MB")
+            with sqlite3.connect(
+                f"file:{one.root}/.local/state/indexerd/store.sqlite?mode=ro", uri=True
+            ) as db:
+                return [row.encode() for (row,) in db.execute("SELECT row FROM record")]
+
+
+def sum_of(connection: Any) -> int:
+    machines = connection.ask("fleet")["machines"]
+    return sum(machine["sessions"] or 0 for machine in machines if not machine["behind"])
+
+
+def appended(first: Daemon, second: Daemon, made: list[Any]) -> None:
+    took = []
+    with second.connect() as connection:
+        for number, session in enumerate(islice(made, APPENDS)):
+            entry = f"f1ee7{number:03x}"
+            line = (
+                f'{{"type":"message","id":"{entry}","parentId":"{session.leaf}","timestamp":'
+                f'"2027-01-01T00:00:00.000Z","message":{{"role":"user","content":"more"}}}}\n'
+            )
+            began = time.perf_counter()
+            with Path(session.path).open("a") as file:
+                file.write(line)
+            wait(
+                lambda: connection.ask("get", ref=session.id)["session"]["leafId"] == entry,  # noqa: B023
+                "an append",
+                0.001,
+            )
+            took.append(time.perf_counter() - began)
+    say("append on A, listed on B", milliseconds(took))
+
+
+async def many(server: Postgres, rows: list[bytes], machines: int, code: JoinCode) -> None:
+    """Push so many sessions from each of many machines, eight at a time."""
+    gate = asyncio.Semaphore(8)
+
+    async def machine(number: int) -> None:
+        identity = Identity(
+            machine=new_machine(), name=f"m{number}", server=code.server, keys=[code.key]
+        )
+        async with gate, connected(code.server) as connection:
+            there, position = Server(connection, identity), Position()
+            position = await there.register()
+            for at in range(0, len(rows), BATCH):
+                part = rows[at : at + BATCH]
+                sealed = [
+                    (
+                        position.head + n,
+                        "session",
+                        1,
+                        seal(
+                            code.key,
+                            Place(identity.fleet, identity.machine, position.head + n, "session"),
+                            row,
+                        ),
+                    )
+                    for n, row in enumerate(part, 1)
+                ]
+                after = Position(position.head + len(part), bytes(16))
+                await there.push(position, after, sealed, [], 0)
+                position = after
+
+    began = time.perf_counter()
+    await asyncio.gather(*(machine(number) for number in range(machines)))
+    took, total = time.perf_counter() - began, machines * len(rows)
+    say(f"{machines} machines x {len(rows):,} rows told", f"{total / took:,.0f} records a second")
+    for what, query in (
+        ("table", "pg_table_size('indexerd.log')"),
+        ("index", "pg_indexes_size('indexerd.log')"),
+    ):
+        size = int(server.query(f"SELECT {query}")[0][0])
+        say(f"server's {what}", f"{size / 2**20:.0f} MiB, {size / total:.0f} bytes a record")
+    began = time.perf_counter()
+    identity = Identity(machine=new_machine(), name="reader", server=code.server, keys=[code.key])
+    async with connected(code.server) as connection:
+        there, read = Server(connection, identity), 0
+        for member in (await there.members())[:5]:
+            after = 0
+            while page := await there.page(member.machine, after):
+                after, read = page[-1].seq, read + len(page)
+    say("one reader", f"{read / (time.perf_counter() - began):,.0f} records a second")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="Measure a fleet.")
+    options.add_argument("--sessions", type=int, default=10_000)
+    options.add_argument("--machines", type=int, default=50)
+    args = options.parse_args()
+    with running() as server:
+        rows = two(server, args.sessions)
+        with Home() as home, Daemon(home) as daemon:
+            daemon.listed(0)
+            code = JoinCode.parse(daemon.ask("fleet", do="init", target=server.url)["code"])
+        server.query("TRUNCATE indexerd.log, indexerd.member")
+        asyncio.run(many(server, rows, args.machines, code))
+
+
+if __name__ == "__main__":
+    main()
