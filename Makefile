@@ -7,10 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo run test test-faults test-browser check meaning bench bench-write peers screenshots lock clean
+.PHONY: demo fleet-demo run test test-faults test-browser check meaning bench bench-write bench-fleet peers screenshots lock clean
 
 demo: $(VENV)/.runtime  ## create sample sessions, index them, look them up, remove them
 	$(BIN)/python tests/demo.py
+
+fleet-demo: $(VENV)/.dev  ## two machines share their sessions through a PostgreSQL server
+	$(BIN)/python tests/fleet/demo.py
 
 run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run
@@ -38,6 +41,9 @@ bench: $(VENV)/.dev  ## benchmarks, each next to a limit measured in the same ru
 
 bench-write: $(VENV)/.dev  ## the same, and write the table to docs/PERFORMANCE.md
 	$(BIN)/python bench/run.py --write
+
+bench-fleet: $(VENV)/.dev  ## figures of a fleet, for docs/FLEET.md
+	PYTHONPATH=bench $(BIN)/python -m bench.fleet
 
 peers:  ## install the programs that the cold index is compared with, in their own environment
 	test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers

@@ -1,6 +1,6 @@
 """Measure a fleet: two real daemons and a real PostgreSQL server, then many simulated machines.
 
-    python bench/fleet.py [--sessions N] [--machines N]
+    make bench-fleet
 
 Prints figures for docs/FLEET.md. Machines are simulated by sealing records of real rows under many
 identities, over as many connections as two processors can drive.
@@ -17,8 +17,6 @@ import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 
 from corpus import Draw, talks
 from home import Daemon, Home, wait
@@ -97,7 +95,7 @@ def two(server: Postgres, count: int) -> list[bytes]:
                 say(f"{method}, member / alone", f"{1000 * member[method]:.2f} ms, {ratio:.2f}")
             for method, seconds in lookups(second, words, names).items():
                 say(f"{method}, of the other's sessions", f"{1000 * seconds:.2f} ms")
-            appended(first, second, made)
+            appended(second, made)
             began_at = first.cpu(), second.cpu()
             time.sleep(5)
             began_at = first.cpu(), second.cpu()
@@ -131,7 +129,7 @@ def sum_of(connection: Any) -> int:
     return sum(machine["sessions"] or 0 for machine in machines if not machine["behind"])
 
 
-def appended(first: Daemon, second: Daemon, made: list[Any]) -> None:
+def appended(second: Daemon, made: list[Any]) -> None:
     took = []
     with second.connect() as connection:
         for number, session in enumerate(islice(made, APPENDS)):

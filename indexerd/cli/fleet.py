@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,11 @@ from indexerd.cli.backend import aside, safe
 from indexerd.cli.main import argument, as_json, command, current
 
 Row = dict[str, Any]
+
+
+def _secret(_context: click.Context, _param: click.Parameter, text: str) -> str:
+    """Read `-` from stdin: other users of a machine can see a program's arguments."""
+    return sys.stdin.readline().strip() if text == "-" else text
 
 
 def _asked(do: str, target: str | None = None) -> Row:
@@ -26,19 +32,22 @@ def _code(answer: Row) -> Iterator[str]:
         yield answer["code"]
 
 
-@command(argument("url"))
+@command(argument("url", callback=_secret))
 def init(url: str) -> Iterator[str]:
     """Make a fleet on a PostgreSQL server, and join it.
 
     URL is like postgresql://me@db.example/indexerd, of a user who may create schemas and roles; it
-    is used once. The last line is the code for other machines.
+    is used once. The last line is the code for other machines. `-` reads URL from stdin.
     """
     return _code(_asked("init", url))
 
 
-@command(argument("code"))
+@command(argument("code", callback=_secret))
 def join(code: str) -> str:
-    """Join the fleet that a code is for, or use its new key."""
+    """Join the fleet that a code is for, or use its new key.
+
+    `-` reads CODE from stdin: other users of a machine can see arguments.
+    """
     answer = _asked("join", code)
     return "" if as_json(answer) else f"joined as {safe(answer['name'])}"
 

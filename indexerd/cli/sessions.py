@@ -158,6 +158,7 @@ def search(limit: int, **params: Any) -> Iterator[str]:
         places = [hit for hit in hits if hit["sessionId"] == key]
         row = _marked(answer["rows"][key])
         facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
+        facts += [f"on {safe(row['machine'])}"] if "machine" in row else []
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
         yield render.heading(row["name"], f"  {key}")
         yield render.dim("  " + "  ".join(filter(None, facts)))

@@ -57,7 +57,7 @@ class Inbox:
         """
         self._index, self._store = index, index.store
         self._hides, self._hosts = hides, hosts
-        self._failures = 0  # of the index, before the last records were applied
+        self._failures = index.failures  # at the last commit
 
     def cursors(self) -> dict[str, int]:
         """Return how far each machine's records were read."""
@@ -93,7 +93,7 @@ class Inbox:
         """Write some records of a machine, the `number`th that joined. None: try again later."""
         if self._index.busy:
             return None
-        failures, applied = self._index.failures, Applied({}, {})
+        applied = Applied({}, {})
         with self._store.batch():
             self._store.note(NUMBERS, machine, msgspec.msgpack.encode(number))
             for seq, record in arrived:
@@ -101,13 +101,13 @@ class Inbox:
                     self._refuse(machine, seq, record)
                 else:
                     self._apply(machine, seq, record, applied)
-        self._failures = failures
         return applied
 
     def commit(self) -> None:
         """Make what was applied searchable; StateError if it must be applied again. Any thread."""
         self._index.commit()
-        if self._index.failures != self._failures or self._index.busy:
+        failures, self._failures = self._failures, self._index.failures
+        if self._failures != failures or self._index.busy:
             raise StateError("the index could not be written; the records are read again")
 
     def advance(self, machine: str, seq: int) -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -40,6 +41,7 @@ from indexerd.times import iso
 POLL_SECONDS = 30.0  # between two looks at the server without a notification
 RETRY_SECONDS, RETRY_MAX = 1.0, 60.0  # pause after a failure, doubled each time
 BUSY_SECONDS = 0.5  # while the index is rebuilt
+COMMIT_SECONDS = 2.0  # between commits while there is more to read
 GATHER = 0.05  # seconds between two batches, so that appends are gathered
 
 Run = Callable[..., Awaitable[Any]]
@@ -219,19 +221,27 @@ class Machine:
         for member in self.members:
             if member.machine == identity.machine:
                 continue
-            after = cursors.get(member.machine, 0)
-            while after < member.head:
-                page = await server.page(member.machine, after)
-                opened = await asyncio.to_thread(_unsealed, identity, member.machine, page)
-                applied = await run(inbox.apply, member.machine, member.number, opened)
-                if applied is None:
-                    return False
+            if not await self._read(server, identity, member, cursors.get(member.machine, 0)):
+                return False
+        return True
+
+    async def _read(self, server: Server, identity: Identity, member: Member, after: int) -> bool:
+        """Read a machine's records after a number; return as `_pull` does."""
+        run, inbox, committed = self.here.run, self.here.inbox, monotonic()
+        while after < member.head:
+            page = await server.page(member.machine, after)
+            opened = await asyncio.to_thread(_unsealed, identity, member.machine, page)
+            applied = await run(inbox.apply, member.machine, member.number, opened)
+            if applied is None:
+                return False
+            self.here.changed(applied.rows)
+            for session_id, agent in applied.purged.items():
+                await self.here.purge(session_id, agent)
+            after = page[-1].seq if page else member.head
+            if after >= member.head or monotonic() > committed + COMMIT_SECONDS:
                 await asyncio.to_thread(inbox.commit)
-                self.here.changed(applied.rows)
-                for session_id, agent in applied.purged.items():
-                    await self.here.purge(session_id, agent)
-                after = page[-1].seq if page else member.head
                 await run(inbox.advance, member.machine, after)
+                committed = monotonic()
         return True
 
     # -- commands
