@@ -123,7 +123,8 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
         texts = tuple([clip(text, keep.result) for text in texts])
     elif entry.kind not in _SUMMARIES:
         texts = words(texts)
-        sent = sent if sent is None else words(sent)
+    if sent is not None and entry.kind not in _SUMMARIES:
+        sent = words(sent)
     return replace(
         entry,
         texts=texts,

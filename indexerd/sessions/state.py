@@ -33,7 +33,7 @@ ROW_NAME_MAX = 256  # characters
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 _SPEAKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CALL})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})
-_BOOKKEEPING = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.CALL})
+BOOKKEEPING = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.CALL})
 
 _IS_MESSAGE = bytes(bool(packed & MESSAGE) for packed in range(256))
 _ANSWER = Kind.ASSISTANT | MESSAGE
@@ -184,7 +184,7 @@ def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
         packed = state.codes[row]
         kind = packed & KIND_MASK
         if kind not in _SPOKEN or not packed & MESSAGE:
-            running = running and kind in _BOOKKEEPING
+            running = running and kind in BOOKKEEPING
             continue
         failed = state.turn_of(row) is Turn.FAILED
         whole = state.split_answers and kind == Kind.ASSISTANT and not failed

@@ -19,6 +19,7 @@ if that is off the path.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cmp_to_key
@@ -42,7 +43,7 @@ from indexerd.sessions.context import (
     serialize,
 )
 from indexerd.sessions.info import SessionInfo
-from indexerd.sessions.state import NOWHERE, ROOT, SessionState, name_at
+from indexerd.sessions.state import BOOKKEEPING, NOWHERE, ROOT, SessionState, name_at
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
@@ -108,7 +109,9 @@ def tree(session: Session, read: Read, query: params.Tree) -> dict[str, Any]:
 def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
     """Return whether an entry only calls tools, or nobody wrote it; `plain` is its text."""
     if entry.kind is Kind.OTHER:
-        return entry.role in ("user", "assistant")
+        return entry.role in ("user", "assistant", "toolResult")
+    if entry.kind in (Kind.CUSTOM, Kind.SYSTEM) and not plain:
+        return not entry.images and entry.prompt is None
     if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
         return False
     return turn is not Turn.FAILED and entry.stop_reason in _WENT_WELL
@@ -290,34 +293,46 @@ class Tip(NamedTuple):
 
 
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
-    """List every branch's tip in file order; the leaf is a tip if only bookkeeping follows it."""
-    rows, summarized = state.tips(), dict(_summarized(state, summaries))
-    tip_at = _tips_at(state, [*rows, state.leaf], summarized)
-    tips = [tip_at[row] for row in rows]
-    if state.leaf in (NOWHERE, *rows):
-        return tips
-    leaf = tip_at[state.leaf]
-    others = [tip for tip in tips if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)]
-    return [*others, leaf]
+    """List every branch's tip in file order; the leaf is the tip of its branch."""
+    rows, summarized = _ends(state), dict(_summarized(state, summaries))
+    ordered = dict[int, None]()  # the rows of all branches, parents first
+    for end in rows:
+        new = [*takewhile(lambda row: row not in ordered, state.up(end))]
+        ordered.update(dict.fromkeys(reversed(new)))
+    children = Counter(map(state.parent, ordered)) if state.orderly else state.children()
+    tip_at = dict[int, Tip]()
+    for row in ordered:
+        above, kind = tip_at.get(state.parent(row), Tip(ROOT)), state.kind(row)
+        parts = above.row != ROOT and children[above.row] > 1
+        tip_at[row] = Tip(
+            row=row,
+            entries=above.entries + 1,
+            users=above.users + (kind is Kind.USER),
+            parting=above.row if parts else above.parting,
+            last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
+            summary=summarized.get(row, above.summary),
+        )
+    return [tip_at[row] for row in rows]
 
 
-def _tips_at(state: SessionState, wanted: list[int], sums: Mapping[int, int]) -> dict[int, Tip]:
-    """Make the Tips of these rows and of all rows above them, each once."""
-    children, tip_at = state.children(), dict[int, Tip]()
-    for leaf in wanted:
-        new = [*takewhile(lambda row: row not in tip_at, state.up(leaf))]
-        for row in reversed(new):
-            above, kind = tip_at.get(state.parent(row), Tip(ROOT)), state.kind(row)
-            parts = above.row != ROOT and children[above.row] > 1
-            tip_at[row] = Tip(
-                row=row,
-                entries=above.entries + 1,
-                users=above.users + (kind is Kind.USER),
-                parting=above.row if parts else above.parting,
-                last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
-                summary=sums.get(row, above.summary),
-            )
-    return tip_at
+def _ends(state: SessionState) -> list[int]:
+    """List the branches' last rows; where nobody says anything, an orderly file has no branch."""
+    skipped = {*BOOKKEEPING, Kind.CUSTOM} if state.orderly else ()
+
+    def said(row: int) -> int:
+        return next((at for at in state.up(row) if state.kind(at) not in skipped), ROOT)
+
+    ends, continued = {said(row): row for row in state.tips()}, set[int]()
+    for row in ends:
+        above = state.up(state.parent(row)) if row != ROOT else ()
+        continued.update([*takewhile(lambda row: row not in continued, above)])
+    ends = {row: end for row, end in ends.items() if row not in continued}
+    if len(ends) > 1:
+        ends.pop(ROOT, None)
+    if state.leaf not in (NOWHERE, *ends.values()):
+        ends.pop(said(state.leaf), None)
+        ends[said(state.leaf)] = state.leaf
+    return [*ends.values()]
 
 
 def _names(state: SessionState, tip: Tip) -> set[str]:

@@ -184,7 +184,7 @@ def node_of(
         failed=len(entry.failed) or int(wrong),
         images=entry.images,
         pictures=[*pictures],
-        quiet=is_quiet(entry, turn, whole.strip(JS_SPACE) if answer else ""),
+        quiet=is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from xml.sax.saxutils import unescape
 
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
 from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
@@ -40,10 +41,17 @@ _OPENINGS = (
     ("<bash-input>", Kind.BASH),
     (_OUTPUT, Kind.CUSTOM),
 )
+_ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>")
 _NOTICE = (
-    *("<task-notification>", "<agent-notification>", "<bash-notification>"),
+    *_ENDED,
     *("<teammate-message", "Another Claude session sent a message:"),
     *("Stop hook feedback:", "[SYSTEM NOTIFICATION - NOT USER INPUT]"),
+)
+# What a person sees of an output or a notice.
+_SEEN = re.compile(
+    r"<((?:local-command|bash)-std(?:out|err)|user-memory-input|summary|event|result)>"
+    r"(.*?)(?:</\1>|\Z)",
+    re.DOTALL,
 )
 # The client's answer to a slash command that nobody can run.
 _REFUSED = re.compile(
@@ -212,6 +220,17 @@ def _unwrapped(text: str) -> str:
             break
         text = before.rstrip()
     return text
+
+
+def shown(text: str) -> str:
+    """Return what a person sees of a text by the client: a command, its output, a notice."""
+    if text.startswith(_COMMAND):
+        name = _in_tag(text, "name") or _in_tag(text, "message")
+        return f"{name} {_in_tag(text, 'args')}".rstrip()
+    if not text.startswith((*_OUTPUT, *_ENDED)):
+        return text
+    seen = unescape("\n".join(part for _, part in _SEEN.findall(text) if part.strip()))
+    return seen if seen or text.startswith(_OUTPUT) else text
 
 
 def request(text: str) -> str:

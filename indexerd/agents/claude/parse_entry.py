@@ -3,7 +3,7 @@
 A summary's row begins with the line before it, its `compact_boundary`: only that line says which
 earlier messages were kept. A hook's text for the model is in a line of type `attachment`, and its
 output is sent only at the start of a session and with a prompt. Neither is part of the talk, so
-both are only in `sent`.
+both are only in `sent`, like the client's tags around commands, outputs and notices.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from indexerd.agents.claude.human import (
     plan_of,
     prompt_words,
     said,
+    shown,
     words,
 )
 from indexerd.agents.json_lines import (
@@ -51,7 +52,12 @@ def read(data: bytes, entry_id: str) -> Entry:
     bad = [result for result in results if denied or result.get("is_error") is True]
     talks = isinstance(line.get("message"), dict) and (is_answer or is_user)
     role = string(message.get("role")) or kind if talks else None
-    sent = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
+    role = "toolResult" if results else "custom" if what.kind is Kind.CUSTOM else role
+    texts = seen = tuple(_texts(line, what, content))
+    if what.kind in (Kind.CUSTOM, Kind.SYSTEM) or what.code == PROMPTED:
+        seen = tuple(filter(None, map(shown, texts)))
+    hook = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
+    sent = (f"<system-reminder>\n{hook}\n</system-reminder>",) if hook else texts
     thinking = [string(block.get("thinking")) for block in content] if is_answer else []
     return Entry(
         id=entry_id or string(line.get("uuid")),
@@ -59,7 +65,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         type=kind,
         role="user" if what.queued else role,
         timestamp=string(line.get("timestamp")),
-        texts=tuple(_texts(line, what, content)),
+        texts=seen,
         tools=_tools(line, content),
         failed=tuple(filter(None, (string(result.get("tool_use_id")) for result in bad))),
         model=string(message.get("model")) or None,
@@ -67,8 +73,8 @@ def read(data: bytes, entry_id: str) -> Entry:
         thinking=tuple(filter(None, thinking)),
         images=_images(line, what, content) if not is_answer else 0,
         results=tuple([_result(result, _patch(line, len(results))) for result in results]),
-        sent=(f"<system-reminder>\n{sent}\n</system-reminder>",) if sent else None,
-        sent_as="user" if sent or what.code == PROMPTED else None,
+        sent=sent if sent != seen else None,
+        sent_as="user" if hook or what.code == PROMPTED else None,
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
         plan=plan_of(line)[0] if what.code == PROMPTED else _plan_in(content),
     )

@@ -18,8 +18,9 @@ Only a human makes a real branch. So:
   that names a row off the path continues that other branch;
 - a typed prompt goes below the row it names, unless that row is in the current turn: then it goes
   to the path's end;
-- an unknown parent stands for the row that was the leaf when it was first named; if no line names
-  a parent, lines follow each other in file order;
+- an unknown parent stands for the row that was the leaf when it was first named, and a line of
+  type `progress` for the row above it; if no line names a parent, lines follow each other in file
+  order;
 - `compact_boundary` goes below the row it follows; but it is a root if it keeps no messages and
   a prompt was taken back before it: the row it names may then be on the abandoned branch;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
@@ -111,7 +112,7 @@ class Memory(msgspec.Struct):
     rewound: bool = False  # a prompt was taken back since the newest compact_boundary
     boundary: int = -1  # the newest compact_boundary's row
     again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest new id
-    lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> its stand-in
+    lost: dict[str, int] = msgspec.field(default_factory=dict)  # id without a row -> its stand-in
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
     turns: int = 0  # turns that have ended
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
@@ -128,7 +129,9 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
         talks = line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
         # Old versions gave some entries no id.
         entry = own or talks or as_dict(line.get("attachment")).get("type") == "queued_command"
-        if entry and (tree.header or talks or (own and string(line.get("sessionId")))):
+        if own and line.get("type") == "progress":  # what names it goes below the row above it
+            memory.lost[own] = _above(tree, memory, line, LineClass(Kind.OTHER))
+        elif entry and (tree.header or talks or (own and string(line.get("sessionId")))):
             _entry(tree, memory, line, (offset, length), at)
             continue
         if not own and tree.header is None:
@@ -147,7 +150,8 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     own, writer = string(line.get("uuid")), string(line.get("sessionId"))
     if tree.header is None:
         tree.header = _header_of(tree, memory, writer)
-        tree.born_ms = memory.own_ms or at + (line.get("sessionKind") == "bg" and at > 0)
+        begun = iso_ms(memory.begun)
+        tree.born_ms = memory.own_ms or begun + (line.get("sessionKind") == "bg" and begun > 0)
         memory.settled = tree.header.subagent
     talks = line.get("type") in ("user", "assistant")
     if talks and not memory.settled:
@@ -346,7 +350,8 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     ids += reversed(as_list(as_dict(messages).get("uuids")))
     ids += [as_dict(segment).get("tailUuid"), as_dict(segment).get("headUuid")]
     leaf = tree.leaf
-    for row in map(tree.index.get, map(string, ids)):
+    for named in map(string, ids):
+        row = tree.index.get(named, memory.lost.get(named))
         if row is not None:
             ends = _anchor(tree, memory, row) == leaf or not _reaches(tree, leaf, row)
             return row if ends else leaf

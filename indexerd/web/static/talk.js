@@ -43,7 +43,7 @@
       const node = story.nodes[place];
       if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
-      const alone = ALONE.has(node.kind) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
+      const alone = (ALONE.has(node.kind) && (node.text || !node.quiet)) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
