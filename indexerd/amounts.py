@@ -26,6 +26,11 @@ def dollars(usd: float | None) -> str:
     return f"${usd:,.4f}" if 0 < usd < 0.01 else f"${usd:,.2f}"  # noqa: PLR2004 - a cent
 
 
+def cost(usd: float | None, estimated: float | None) -> str:
+    """Write a cost, with "~" in front if some of it is an estimate; "" if it is unknown."""
+    return f"~{dollars((usd or 0.0) + estimated)}" if estimated else dollars(usd)
+
+
 def duration(ms: int) -> str:
     """Write a duration in one or two units, as `under 1 s`, `12 min`, `3 h 20 min` or `4 days`."""
     if ms < _SECOND:

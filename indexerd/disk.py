@@ -134,9 +134,10 @@ def hold(path: Path) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             who = os.pread(fd, 100, 0).decode("ascii", "replace").strip() or "another process"
-            hint = "stop it first, or set INDEXERD_STATE_DIR to another directory"
+            pid = who.partition("(pid ")[2].partition(",")[0]
+            hint = f"`indexerd status` shows it; `kill {pid or 'PID'}` stops it"
             os.close(fd)
-            raise AlreadyRunningError(f"{path} is locked by {who}", hint=hint) from None
+            raise AlreadyRunningError(f"already running: {who}, on {path}", hint=hint) from None
     except OSError as bad:
         name = errno.errorcode.get(bad.errno or 0, "EIO")
         hint = "check the directory, or set INDEXERD_STATE_DIR to one on a local disk"

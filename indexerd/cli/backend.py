@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SECONDS = 600.0  # for an answer, which may take several model calls
 QUICK = 10.0  # for an answer that an agent waits for
 INTERRUPTED = 130
+_TICK = 0.4  # seconds
+_SLOWER = "reading without the daemon; `indexerd service install` starts it"
 
 
 class App:
@@ -59,13 +61,18 @@ class App:
             self._local = LocalBackend(self.places, os.environ, Path.home(), warn)
         return self._local.call(method, params)
 
-    def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
-        """Return the daemon's answer, or this process's, with a note on stderr."""
+    def call(
+        self, method: str, params: Mapping[str, Any], seconds: float = SECONDS, what: str = ""
+    ) -> Any:
+        """Return the daemon's answer, or this process's, with a note on stderr.
+
+        `what` says what a person at a terminal waits for.
+        """
         params = {key: value for key, value in params.items() if value is not None}
         try:
             if method == "expand":
                 seconds = question_seconds(params["text"], seconds)
-            with Clock(silent=self.json):
+            with Clock(what, silent=self.json):
                 return call_once(socket_path(os.environ), method, params, seconds)
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
@@ -74,16 +81,16 @@ class App:
                 raise
             if self._local is None:
                 aside("indexerd: the daemon is not running; answering from stored data")
-            with Clock(silent=self.json):
+            with Clock(_SLOWER, silent=self.json):
                 return self.local(method, params)
 
 
 class Clock:
-    """On a terminal, shows what is being done, and for how long, after the first second."""
+    """On a terminal, shows what is being done, and after the first second for how long."""
 
-    def __init__(self, *, silent: bool) -> None:
+    def __init__(self, what: str = "", *, silent: bool) -> None:
         self._silent = silent or not sys.stderr.isatty()
-        self._what = ""
+        self._what = what and f"{what}, "
 
     def __enter__(self) -> Self:
         if not self._silent:
@@ -99,11 +106,14 @@ class Clock:
         self._what = f"{what}: {done:,} of {total:,}, " if total else f"{what}, "
 
     def _count(self) -> None:
-        seconds = 0
-        while not self._done.wait(1.0):
-            seconds += 1
-            aside(f"\r\x1b[K{self._what}{seconds} s …", end="")
-        aside("\r\x1b[K" if seconds else "", end="")
+        ticks = 0
+        while not self._done.wait(_TICK):
+            ticks += 1
+            time = f"{seconds} s " if (seconds := int(ticks * _TICK)) else ""
+            if time or self._what:
+                room = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+                aside(f"\r\x1b[K{f'{self._what}{time}…'[:room]}", end="")
+        aside("\r\x1b[K" if ticks else "", end="")
 
     def __exit__(self, *_: object) -> None:
         if not self._silent:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from indexerd import times
-from indexerd.amounts import compact, dollars, duration
+from indexerd.amounts import compact, cost, dollars, duration
 from indexerd.cli.backend import safe
 from indexerd.cli.main import current
 
@@ -27,6 +27,7 @@ _HEADERS |= {"branchPointId": "branches off at", "gist": "summary"}
 _NAMES = {"cwd": "directory", "createdAt": "started", "modifiedAt": "last active"}
 _NAMES |= {"messageCount": "messages", "userMessageCount": "prompts", "userMessages": "prompts"}
 _NAMES |= {"newUserMessages": "new prompts", "lastScanAt": "last scan", "costUsd": "cost"}
+_NAMES |= {"costEstimatedUsd": "estimated cost"}
 _NAMES |= {"durationMs": "duration", "dailyUsd": "daily cap", "spentUsd": "spent"}
 _NAMES |= {"fullMessageCount": "messages on path", "foldedMessages": "summarised"}
 _HEADING = re.compile(r"(?<!\S)#{2,6} ")  # in one line, headings are no lines
@@ -118,7 +119,7 @@ def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
 def _text(value: Any, name: str = "") -> str:
     """Write a value; its name's end says what it is."""
     if name.endswith("Usd"):
-        return dollars(value)
+        return cost(None, value) if "Estimated" in name else dollars(value)
     if name.endswith("At"):
         return when(value)
     if name.endswith("Ms"):

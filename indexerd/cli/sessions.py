@@ -30,8 +30,9 @@ _WIDE, _NARROW = 120, 60  # columns of a terminal, below which lists are shorten
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
-userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
-toolsUsed namedBy parentSessionId parentSessionFile"""
+userMessageCount newUserMessages compactions models tokens costUsd costEstimatedUsd tags
+filesModified filesRead toolsUsed namedBy parentSessionId parentSessionFile"""
+_WAITS = "waiting for the end of its turn (60 s at most), and for the model"
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
 
@@ -163,7 +164,8 @@ def search(limit: int, **params: Any) -> Iterator[str]:
         yield render.heading(row["name"], f"  {key}")
         yield render.dim("  " + "  ".join(filter(None, facts)))
         for hit in places:
-            yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
+            lines = render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
+            yield from map(render.without_marks, lines)
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if not answer["hits"]:
@@ -216,7 +218,8 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     # Called by the name in the configuration, this command forces a run.
     force = force or click.get_current_context().info_name != "index"
     params = {"ref": ref, "cwd": project(), "force": force, "wait": wait}
-    answer = cli.current().call("index", params | {"all": everything, "dryRun": dry_run})
+    params |= {"all": everything, "dryRun": dry_run}
+    answer = cli.current().call("index", params, what=_WAITS if wait else "")
     if cli.as_json(answer):
         return ""
     if not everything:

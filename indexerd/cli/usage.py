@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import compact, count, dollars, duration
+from indexerd.amounts import compact, cost, count, dollars, duration
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, safe
@@ -55,15 +55,14 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
         yield from _overview(answer)
 
 
-def _recorded(usd: float | None) -> str:
-    return "" if usd is None else f"{dollars(usd)} recorded by agents"
-
-
 def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
     sessions = count(sums["sessions"], "session")
     yield render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
-    yield ", ".join(filter(None, (f"{compact(_tokens(sums))} tokens", _recorded(sums["costUsd"]))))
+    facts, (recorded, estimated) = [f"{compact(_tokens(sums))} tokens"], _costs(sums)
+    facts += [f"{dollars(recorded)} recorded by agents"] if recorded is not None else []
+    facts += [f"{cost(None, estimated)} estimated at list prices"] if estimated else []
+    yield ", ".join(facts)
     for by, key in _GROUPS.items():
         rows = answer[key][-DAYS:] if by == "day" else answer[key][:NAMES]
         more = len(answer[key]) - len(rows)
@@ -82,8 +81,8 @@ def _overview(answer: Row) -> Iterator[str]:
             yield f"{count(unknown, 'session')} with a model of unknown window"
     indexing = answer["indexing"]
     since, unpriced = indexing["since"], indexing["unpricedCalls"]
-    cost = f"{dollars(indexing['costUsd'])} since {since}" if since else "no calls to remote models"
-    yield from ("", f"Indexing: {cost}")
+    spent = dollars(indexing["costUsd"])
+    yield from ("", f"Indexing: {spent} since {since}" if since else "Indexing: no remote calls")
     if unpriced:
         yield f"{count(unpriced, 'call')} of unknown cost"
 
@@ -95,7 +94,7 @@ def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:
         "sessions": [str(row["sessions"]) for row in rows],
         "prompts": [str(row["prompts"]) for row in rows],
         "tokens": [compact(_tokens(row)) for row in rows],
-        "cost": [dollars(row["costUsd"]) or "-" for row in rows],
+        "cost": [cost(*_costs(row)) or "-" for row in rows],
     }
     return _bars(cells, [_tokens(row) for row in rows])
 
@@ -108,6 +107,10 @@ def _named(name: str | None) -> str:
         home = str(Path.home())
         name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
     return safe(name or "unknown")
+
+
+def _costs(sums: Row) -> tuple[float | None, float | None]:
+    return sums["costUsd"], sums["costEstimatedUsd"]
 
 
 def _tokens(sums: Row) -> int:

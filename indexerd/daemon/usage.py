@@ -24,19 +24,20 @@ from indexerd.store.store import StateStore
 from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 
 RANKED, GROUPS_MAX, DAYS_MAX = 10, 1000, 4000
-_TOTALS = ("sessions", "prompts", "tokens", "costUsd")
+_COSTS = ("costUsd", "costEstimatedUsd")
+_TOTALS = ("sessions", "prompts", "tokens", *_COSTS)
 _SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
 
 _USED = """WITH used AS MATERIALIZED (
   SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, cwd,
     CASE WHEN NOT subagent THEN id END AS own,
-    usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost
+    usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost, estimated
   FROM usage JOIN session USING (id)
   WHERE date BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
 """
 _SUMS = (
     "count(DISTINCT own), total(prompts), total(input), total(output), total(cache_read),"
-    " total(cache_write), sum(cost)"
+    " total(cache_write), sum(cost), sum(estimated)"
 )
 _GROUPS = {"days": "date", "agents": "agent", "models": "model", "projects": "cwd"}
 _IN_SPAN = (
@@ -92,12 +93,13 @@ def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
 
 
 def _sums(sums: Sequence[Any]) -> Row:
-    sessions, prompts, *tokens, cost = sums
+    sessions, prompts, *tokens, cost, estimated = sums
     return {
         "sessions": sessions,
         "prompts": int(prompts),
         "tokens": dict(zip(TOKEN_KEYS, map(int, tokens), strict=True)),
         "costUsd": None if cost is None else round(cost, 6),
+        "costEstimatedUsd": None if estimated is None else round(estimated, 6),
     }
 
 
@@ -107,7 +109,7 @@ def _ranked(store: StateStore, by: str, span: tuple[Any, ...]) -> list[Row]:
         f" ORDER BY {by} DESC, id LIMIT {RANKED}"
     )
     rows = store.get_many(row[0] for row in store.select(sql, *_times(span)))
-    return [{key: row.get(key) for key in (*_SHOWN, "costUsd")} for row in rows.values()]
+    return [{key: row.get(key) for key in (*_SHOWN, *_COSTS)} for row in rows.values()]
 
 
 def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -117,4 +117,6 @@ def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[st
     if "tokens" in row:
         keys = ("input", "output", "cacheRead", "cacheWrite")
         totals |= {f"{key}Tokens": row["tokens"].get(key, 0) for key in keys}
-    return totals | {key: row[key] for key in ("costUsd", "durationMs") if key in row}
+    return totals | {
+        key: row[key] for key in ("costUsd", "costEstimatedUsd", "durationMs") if key in row
+    }

@@ -213,7 +213,7 @@ class Inbox:
 _DEFAULTS: Row = {
     "newUserMessages": 0, "subagent": False, "version": 0, "compactions": 0, "leafId": None,
     "filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": [],
-    "costUsd": None,
+    "costUsd": None, "costEstimatedUsd": None,
 }  # fmt: skip
 
 

@@ -87,6 +87,7 @@ class SharedRow(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True
     models: Annotated[list[Word], Meta(max_length=limits.PATHS_MAX)] = []
     tokens: Annotated[dict[Word, Count], Meta(max_length=10)] = {}
     cost_usd: float | None = None
+    cost_estimated_usd: float | None = None
     duration_ms: Count | None = None
 
 

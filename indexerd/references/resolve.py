@@ -3,8 +3,8 @@
 The order: exact id, unique id prefix, exact name, a name with typos, search; never a guess. With a
 cwd and the scope "project", sessions in and below it come first, then those above, then all others.
 A substituted letter is no typo ("sprint", "spring"), and neither is a word that some name contains
-as typed. A search resolves only if one session has all words and clearly leads; else its best
-sessions are the candidates of the error.
+as typed. A search resolves only if one session has all words and clearly leads; else the best of
+those whose name, tags or summary have the words are the candidates of the error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
@@ -212,13 +213,30 @@ class Names:
         telling = [each for each in candidates if each.titled or 2 * each.total >= typed]
         found = self._nearest_first(telling, here, exclude)
         if not found:
-            raise NotFoundError(f'no session matches "{clean_line(ref, _LABEL_MAX)}"')
+            raise self._not_found(ref)
         fit = [each for each in found if self._may_mean(ref, each)]
         first = fit and (fit[0] is found[0] or fit[0].titled)
         if fuzzy and first and self._is_clear(folded(ref), fit):
             return Match(fit[0].session_id, "search")
-        ranked = dict.fromkeys(each.session_id for each in (*fit, *found))
-        raise self._ambiguous(ranked, ranked=True)
+        offered = [each.session_id for each in (*fit, *found) if self._offers(ref, each)]
+        if not offered:
+            raise self._not_found(ref, len(found))
+        raise self._ambiguous(dict.fromkeys(offered), ranked=True)
+
+    def _offers(self, ref: str, found: Candidate) -> bool:
+        """Whether a session's texts of its own, or the prompt it is listed by, have the words."""
+        words = {word for key in _keys(self._rows[found.session_id]) for word in key.split()}
+        wanted = {*map(stem, folded(ref).split())} - stop_words()
+        return found.described or 2 * len(wanted & {*map(stem, words)}) >= max(1, len(wanted))
+
+    def _not_found(self, ref: str, mentions: int = 0) -> NotFoundError:
+        """Build the error; `mentions` counts the sessions with these words in their texts."""
+        label, hint = clean_line(ref, _LABEL_MAX), None
+        if mentions:
+            many = "session has" if mentions == 1 else "sessions have"
+            least = "at least " * (mentions >= CANDIDATES_MAX)
+            hint = f"{least}{mentions} {many} it in the text: `indexerd search {quote(label)}`"
+        return NotFoundError(f'no session matches "{label}"', hint=hint)
 
     def _is_clear(self, key: str, found: Sequence[Candidate]) -> bool:
         """Whether a reference says enough, and the first of these sessions clearly leads."""

@@ -88,6 +88,18 @@ def split_filters(query: str, now: float) -> tuple[list[Filter], str]:
     return filters, _FILTER.sub(take, query[:QUERY_MAX]) + query[QUERY_MAX:]
 
 
+def typed_filters(query: str) -> dict[str, tuple[str, str]]:
+    """Map the names of a query's filters to their values, and to the query without them."""
+    return {
+        part["name"]: (
+            part["quoted"] or part["value"],
+            f"{query[: part.start()].rstrip()} {query[part.end() :].lstrip()}".strip(),
+        )
+        for part in _FILTER.finditer(query)
+        if part["name"]
+    }
+
+
 @cache
 def stop_words() -> frozenset[str]:
     """Return the folded stop words of several languages, but for those that name things here."""

@@ -64,6 +64,7 @@ WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is
     "message": 1.5,
     "cwd": 0.5,
 }
+_DESCRIBED = ("name", "tags", "description", "summary")
 _FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
 _STEMMED, _BEGUN, _SYNONYM = 0.5, 0.3, 0.3  # factors for words that are not the typed one
 _SECOND = 0.5  # factor for the second best place
@@ -92,6 +93,7 @@ class Candidate(NamedTuple):
     matched: int
     total: int
     titled: bool  # its name or its tags have all words
+    described: bool  # its name, tags, description or summary have half of the words or more
 
 
 class _Row(NamedTuple):
@@ -171,8 +173,8 @@ def best_sessions(index: TextIndex, text: str, *, limit: int) -> list[Candidate]
         ranking.by_words(parsed.terms)
         total = ranking.total + ranking.replaced
         for session, _, own in ranking.shown():
-            titled = session.titled > 0
-            found.setdefault(own, Candidate(own, session.score, session.matched, total, titled))
+            told = session.titled > 0, any(field in _DESCRIBED for field, *_ in session.shown)
+            found.setdefault(own, Candidate(own, session.score, session.matched, total, *told))
     return [*found.values()][:limit]
 
 

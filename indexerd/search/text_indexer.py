@@ -35,7 +35,7 @@ BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many 
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_RULES = "8"  # version of the rules for facts; a new one makes all sessions be read again
+_RULES = "9"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -171,6 +171,8 @@ class TextIndexer:
                     deque(_sum_up(info, state, lines, now, again[-limit:]), maxlen=0)
                     facts = now.done.facts()
                     usage = now.done.usage(state.tokens_on, state.context, state.provider)
+                    estimated = usage.estimated_usd
+                    facts = msgspec.structs.replace(facts, cost_estimated_usd=estimated)
         except SessionUnreadableError:
             return True
         except ValueError:  # the lines have changed: parse them all again

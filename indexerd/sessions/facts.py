@@ -25,6 +25,7 @@ from indexerd.entries import Entry, Kind, ToolCall
 from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import USE_MAX
+from indexerd.sessions.list_prices import estimated_usd
 from indexerd.sessions.titles import titles_in
 from indexerd.times import DAY_MS, iso_ms
 
@@ -55,6 +56,7 @@ class RowFacts(msgspec.Struct, frozen=True, rename="camel"):
     models: list[str] = []  # in order of their last use
     tokens: dict[str, int] = {}  # by TOKEN_KEYS
     cost_usd: float | None = None  # if the agent recorded it
+    cost_estimated_usd: float | None = None  # at list prices, of what has no recorded cost
     duration_ms: int = 0  # from the first message to the last
 
 
@@ -66,6 +68,7 @@ class Use(msgspec.Struct, array_like=True):
     prompts: int = 0
     tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
     cost_usd: float | None = None  # if the agent recorded it
+    estimated_usd: float | None = None  # else, at list prices
 
     def add(self, other: Use) -> None:
         self.prompts += other.prompts
@@ -82,6 +85,11 @@ class SessionUsage(msgspec.Struct, frozen=True):
     window: int = 0  # that the agent recorded; 0: unknown
     provider: str = ""
     model: str = ""
+
+    @property
+    def estimated_usd(self) -> float | None:
+        known = [use.estimated_usd for use in self.uses if use.estimated_usd is not None]
+        return round(sum(known), 6) if known else None
 
 
 class Spent(msgspec.Struct, array_like=True):
@@ -198,6 +206,9 @@ class ActivityStats(msgspec.Struct, array_like=True):
         if own.used:
             context, of, model = own.used, "", next(reversed(self.models), "")
         uses = [use for use in self.spent.uses if use.prompts or any(use.tokens) or use.cost_usd]
+        for use in uses:
+            if use.cost_usd is None:
+                use.estimated_usd = estimated_usd(use.model, use.tokens)
         return SessionUsage(uses, context, own.window, of or clean_line(provider, NAME_MAX), model)
 
     def _entitle(self, kind: str, text: str, call_id: str = "") -> None:

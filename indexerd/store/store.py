@@ -77,7 +77,7 @@ CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE usage (
   id TEXT, day INTEGER, model TEXT, prompts INTEGER,
-  input INTEGER, output INTEGER, cache_read INTEGER, cache_write INTEGER, cost REAL,
+  input INTEGER, output INTEGER, cache_read INTEGER, cache_write INTEGER, cost REAL, estimated REAL,
   PRIMARY KEY (id, day, model)) WITHOUT ROWID;
 CREATE TABLE record (id TEXT PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, info BLOB) WITHOUT ROWID;
@@ -493,7 +493,7 @@ class StateStore:
             self.run("DELETE FROM usage WHERE id = ?", session_id)
             for use in usage.uses:
                 counts = (min(count, _COUNT_MAX) for count in (use.prompts, *use.tokens))
-                values = session_id, use.day, use.model, *counts, use.cost_usd
+                values = session_id, use.day, use.model, *counts, use.cost_usd, use.estimated_usd
                 marks = ", ".join("?" * len(values))
                 self.run(f"INSERT INTO usage VALUES ({marks})", *values)  # noqa: S608 - ours
 
@@ -674,6 +674,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
             row.get("parentSessionId") or row.get("parentSessionFile"),
         )
     )
+    costs = [row[key] for key in ("costUsd", "costEstimatedUsd") if row.get(key) is not None]
     values = {
         "id": names.session_id,
         "agent": row.get("agent"),
@@ -692,7 +693,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "messages": row.get("messageCount") or 0,
         "prompts": row.get("userMessageCount") or 0,
         "duration": row.get("durationMs"),
-        "cost": row.get("costUsd"),
+        "cost": sum(costs) if costs else None,
         "machine": row.get("machine"),
     }
     sql = "SELECT text_hash FROM session WHERE id = ?"

@@ -22,6 +22,7 @@ from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
+from indexerd.search.query import typed_filters
 from indexerd.times import age, iso_ms, since
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.markdown import to_text
@@ -104,6 +105,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     return render(
         "home.html",
         filters=filters,
+        typed=dict.fromkeys(filters._fields, ("", filters.q)) | typed_filters(filters.q),
         zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
         agents=[*ADAPTERS],
         since=SINCE,

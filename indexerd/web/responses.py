@@ -17,7 +17,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoesca
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from indexerd.amounts import compact, count, dollars, duration
+from indexerd.amounts import compact, cost, count, dollars, duration
 from indexerd.errors import IndexerdError
 from indexerd.protocol.wire import dump
 
@@ -56,7 +56,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals |= {"static": read_static, "hash": content_hash}
-_templates.filters |= {"compact": compact, "dollars": dollars, "duration": duration}
+_templates.filters |= {"compact": compact, "cost": cost, "dollars": dollars, "duration": duration}
 _templates.filters["counted"] = count
 
 

@@ -10,15 +10,26 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from indexerd.amounts import compact, dollars
+from indexerd.amounts import compact, cost, dollars
 from indexerd.errors import IndexerdError
 from indexerd.web.daemon_client import Daemon
-from indexerd.web.home import Filters, Row, Shown, local_time, place_of, places_of, session_address
+from indexerd.web.home import (
+    TITLE_MAX,
+    Filters,
+    Row,
+    Shown,
+    local_time,
+    place_of,
+    places_of,
+    session_address,
+)
+from indexerd.web.markdown import to_text
 from indexerd.web.responses import render
 
 RANGES = {
@@ -50,6 +61,8 @@ async def usage_page(daemon: Daemon, request: Request) -> Response:
 
 def _shown(answer: Row, year: Sequence[Row], today: date, days: int, home: str) -> Shown:
     each, spans = _spans(answer["days"], today, days)
+    estimated = any(row["costEstimatedUsd"] for row in answer["days"])
+    priced = partial(cost, None) if estimated else dollars
     labels = [f"{10 * n} to {10 * n + 10} %" for n in range(10)]
     contexts = _bars(labels, answer["context"]["tenths"], lambda number: f"{number:g}")
     agents = [row["agent"] for row in answer["agents"]]
@@ -62,7 +75,7 @@ def _shown(answer: Row, year: Sequence[Row], today: date, days: int, home: str) 
         "answer": answer,
         "calendar": _calendar({row["day"]: row["prompts"] for row in year}, today),
         "each": each,
-        "costs": _bars([*spans], [cost for cost, _ in spans.values()], dollars),
+        "costs": _bars([*spans], [usd for usd, _ in spans.values()], priced),
         "tokens": _bars([*spans], [tokens for _, tokens in spans.values()], compact),
         "groups": {
             title: _groups(names, answer[f"{title.lower()}s"]) for title, names in by.items()
@@ -107,9 +120,11 @@ def _spans(rows: Sequence[Row], today: date, days: int) -> tuple[str, dict[str, 
     for day in (first + timedelta(number) for number in range(many + 1)):
         begins = day - timedelta(day.weekday()) if each == "week" else day
         label = f"{day:%b %Y}" if each == "month" else f"{begins.day} {begins:%b %Y}"
-        cost, tokens = spans.get(label, (0.0, 0))
-        row = known.get(str(day), {"costUsd": 0.0, "tokens": {}})
-        spans[label] = cost + (row["costUsd"] or 0.0), tokens + sum(row["tokens"].values())
+        usd, tokens = spans.get(label, (0.0, 0))
+        if row := known.get(str(day)):
+            usd += (row["costUsd"] or 0.0) + (row["costEstimatedUsd"] or 0.0)
+            tokens += sum(row["tokens"].values())
+        spans[label] = usd, tokens
     return each, spans
 
 
@@ -157,6 +172,7 @@ def _ranked(rows: Sequence[Shown], home: str) -> list[Shown]:
     return [
         row
         | {
+            "name": to_text(row["name"], TITLE_MAX),
             "href": session_address(row["sessionId"]),
             "place": place_of(row["cwd"] or "", Filters(), home)["name"],
             "then": local_time(row["modifiedAt"]),

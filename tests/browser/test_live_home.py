@@ -171,6 +171,38 @@ def test_the_usage_page_and_the_way_back_from_an_error(home: Served, tabs: Tabs)
     expect(page.locator("#results")).to_be_visible()
 
 
+def test_an_estimated_cost_is_marked_on_every_page(home: Served, tabs: Tabs) -> None:
+    session = home.world.session()
+    title = name()
+    session.say("user", title)
+    usage = {"input": 200_000, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+    session.answer(provider="anthropic", model="claude-opus-4-5", usage=usage)
+    until(lambda: home.world.row(session.id).get("costEstimatedUsd") == 1, "the estimate")
+    hit = home.open(tabs, "/").locator("#results li", has_text=title).first
+    expect(hit).to_contain_text("~$1.00")
+    expect(home.open(tabs, f"/s/{session.id}").locator("#brief")).to_contain_text("~$1.00")
+    page = home.open(tabs, "/usage")
+    expect(page.get_by_role("table", name="Use by model")).to_contain_text("~$1.00")
+    expect(page.locator("dl.totals")).to_contain_text("~$1.00")
+    expect(page.locator(".axis").first).to_contain_text("~$")
+
+
+def test_filters_in_a_search_are_shown_as_set(home: Served, tabs: Tabs) -> None:
+    """They can be changed and removed like chosen ones; what is left is searched."""
+    title = name()
+    titled(home, title)
+    page = home.open(tabs, f"/?q=agent%3Api+{title.partition(' ')[0]}+since%3Ayesterday")
+    chosen = page.locator("#filters [aria-current=true]")
+    expect(chosen).to_have_text(["pi", "yesterday"])
+    expect(title_of(page, title)).to_be_visible()
+    chosen.last.click()
+    expect(chosen).to_have_text(["pi", "any time"])
+    page.locator("#filters").get_by_role("link", name="claude").click()
+    expect(chosen).to_have_text(["claude", "any time"])
+    expect(page.locator("#q")).to_have_value(title.partition(" ")[0])
+    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
+
+
 def test_by_keyboard_alone_from_the_list_to_a_session_and_back(home: Served, tabs: Tabs) -> None:
     """Keys find, open and copy; a dialog lists them."""
     title = name()

@@ -359,11 +359,12 @@ def test_an_empty_home(tmp_path: Path) -> None:
 
 
 def test_a_second_daemon_ends_with_75(home: Home) -> None:
-    """S0.41: the error names the running daemon, which goes on."""
+    """S0.41: the error names the running daemon, and how to stop it; it goes on."""
     pid = home.world.call("hello")["pid"]
     error = failed(home, "run", code=75)
     assert error["code"] == "already_running"
-    assert str(pid) in error["message"]
+    assert f"already running: indexerd (pid {pid}, since" in error["message"]
+    assert error["hint"] == f"`indexerd status` shows it; `kill {pid}` stops it"
     assert pid == home.world.call("hello")["pid"]
 
 

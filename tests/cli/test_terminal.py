@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
-from tests.e2e.world import World
+from tests.e2e.world import World, append, iso
 from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
@@ -88,12 +88,20 @@ def test_a_pipe_gets_colours_only_on_request(home: Home) -> None:
 FAMILY = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
 
 
-def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home) -> None:
-    """In a pipe summaries and answers stay Markdown; an emoji of several characters is not cut."""
+def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home, tmp_path: Path) -> None:
+    """In a pipe texts stay Markdown; an emoji of several characters is not cut."""
     assert "\n## Goal\n" in home.ix("show", "forecast").stdout
     shown = on_terminal(home, "show", "forecast")
     assert "#" not in shown
     assert f"{ESC}[1mGoal{ESC}[0m\n- All of it." in shown
+    found = [{"sessionId": home.cache.id, "field": "message", "snippet": "see **«both»** `«now»`"}]
+    row = home.world.row(home.cache.id)
+    with acting(tmp_path / "s.sock", search={"hits": found, "rows": {home.cache.id: row}}):
+        env = {**home.world.env, "INDEXERD_SOCKET": str(tmp_path / "s.sock")}
+        assert f"message: see {ESC}[1m«both»{ESC}[0m «now»\n" in on_terminal(
+            home, "search", "both", env=env
+        )
+        assert "**«both»** `«now»`" in home.ix("search", "both", env=env).stdout
     home.world.call("update", ref=home.cache.id, title=f"Trip {FAMILY} {'x' * 389} {FAMILY}")
     try:
         for argv in (["show", home.cache.id], ["list", "--all"]):
@@ -249,9 +257,26 @@ def test_a_list_is_read_in_pages(home: Home) -> None:
 def test_a_terminal_shows_how_long_an_answer_takes(home: Home, tmp_path: Path) -> None:
     """From the second second on; a pipe sees nothing of it."""
     env = {**home.world.env, "INDEXERD_SOCKET": str(tmp_path / "s.sock")}
-    with acting(tmp_path / "s.sock", list=slow(1.5, {"sessions": []})):
+    indexed = slow(0.6, {"status": "indexed"})
+    with acting(tmp_path / "s.sock", list=slow(1.5, {"sessions": []}), index=indexed):
         assert "\r\x1b[K1 s …" in on_terminal(home, "list", env=env).replace("\n", "")
         assert home.ix("list", env=env).stderr.startswith("no sessions")
+        shown = on_terminal(home, "index", home.cache.id, "--wait", env=env)
+        assert "waiting for the end of its turn" in shown
+
+
+def test_a_terminal_shows_that_reading_without_the_daemon_is_slow(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.install_pi()
+    session = world.session(turns=1)
+    said = {"message": {"role": "user", "content": "x"}, "timestamp": iso(), "type": "message"}
+    lines = ({**said, "id": f"{n:08x}", "parentId": f"{n - 1:08x}"} for n in range(30_000))
+    append(session.path, *lines)
+    world.run("run", "--once")
+    argv = [*INDEXERD, "branches", session.id]
+    code, got = terminal.on_terminal(argv, env=world.env, cwd=tmp_path, columns=80)
+    assert code == 0
+    assert b"\r\x1b[Kreading without the daemon; `indexerd service install` starts it, " in got
 
 
 def test_status_says_how_much_is_searchable(home: Home, tmp_path: Path) -> None:

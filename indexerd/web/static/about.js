@@ -3,7 +3,7 @@
 // A section is drawn only when its data has changed, so what the reader opened stays open.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, lasted, moment, zone, dollars, sync } = indexerd.helpers;
+  const { $, el, digits, count, when, lasted, moment, zone, cost, sync } = indexerd.helpers;
   const { prose } = indexerd.prose;
   const { story } = indexerd;
   const drawn = new Map(); // by key: {sign, box}
@@ -38,10 +38,10 @@
   }
 
   function brief(session) { // what matters most, in one line
-    const { agent, models = [], costUsd, durationMs, userMessageCount: asks, createdAt } = session;
+    const { agent, models = [], durationMs, userMessageCount: asks, createdAt } = session;
     return [
       agent, models.length > 1 ? `${models[models.length - 1]} and ${models.length - 1} more` : models[0],
-      costUsd ? dollars(costUsd) : "", lasted(durationMs), asks ? count(asks, "prompt") : "",
+      cost(session), lasted(durationMs), asks ? count(asks, "prompt") : "",
       moment(createdAt) ? when(createdAt).textContent : "",
     ].filter(Boolean);
   }
@@ -69,7 +69,7 @@
       [`Time (${zone})`, timed("to", session.createdAt, session.modifiedAt)],
       ["Messages", session.messageCount ? digits(session.messageCount) : ""],
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
-      ["Cost", session.costUsd ? dollars(session.costUsd) : ""],
+      ["Cost", cost(session)],
       ["Tags", listed(session.tags || [])],
       ["Parent", session.parentSessionId || session.parentSessionFile, 1],
       ["Resume", session.resume, 1],

@@ -28,6 +28,8 @@
   const count = (number, word, many = `${word}s`) =>
     `${digits(number)} ${number === 1 ? word : many}`;
   const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
+  const cost = ({ costUsd, costEstimatedUsd }) => // "~": some of it is an estimate
+    (costEstimatedUsd ? `~${dollars((costUsd || 0) + costEstimatedUsd)}` : costUsd ? dollars(costUsd) : "");
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
 
   // -- times, in the reader's time zone, which a page names once -------------------------------
@@ -148,7 +150,7 @@
   }
 
   indexerd.helpers = {
-    $, el, button, digits, count, when, clock, lasted, moment, zone, dollars, base, solid, pieces, say, copy, sync,
+    $, el, button, digits, count, when, clock, lasted, moment, zone, dollars, cost, base, solid, pieces, say, copy, sync,
     settle, later, drawn,
   };
 })((window.indexerd ||= {}));

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.world import REAL, World
 
 AGENTS = {"pi", "claude", "codex", "opencode"}
+COSTS = ("costUsd", "costEstimatedUsd")
 Row = dict[str, Any]
 CONFIG = """
 [agents.pi]
@@ -107,6 +108,8 @@ def test_every_agent_has_rows(rows: dict[str, Row]) -> None:
             assert row["models"], row["sessionId"]
     assert {row["agent"] for row in rows.values() if row["tokens"]["output"]} == AGENTS
     assert {row["agent"] for row in rows.values() if row["costUsd"]} <= {"pi", "opencode"}
+    estimated = {row["agent"] for row in rows.values() if row["costEstimatedUsd"]}
+    assert estimated & {"claude", "codex"}
 
 
 def test_use_by_day_agent_model_and_project_adds_up_to_the_sessions(
@@ -118,14 +121,16 @@ def test_use_by_day_agent_model_and_project_adds_up_to_the_sessions(
         for key in ("input", "output", "cacheRead", "cacheWrite"):
             assert sum(one["tokens"][key] for one in usage[group]) == usage["totals"]["tokens"][key]
         assert sum(one["prompts"] for one in usage[group]) == usage["totals"]["prompts"]
-        cost = sum(one["costUsd"] or 0 for one in usage[group])
-        assert cost == pytest.approx(usage["totals"]["costUsd"] or 0)
+        for key in COSTS:
+            cost = sum(one[key] or 0 for one in usage[group])
+            assert cost == pytest.approx(usage["totals"][key] or 0)
     for used in usage["agents"]:
         own = [row for row in rows.values() if row["agent"] == used["agent"]]
         assert used["sessions"] <= sum(not row["subagent"] for row in own)
         for key, number in used["tokens"].items():
             assert number == sum(row["tokens"][key] for row in own), (used["agent"], key)
-        cost = sum(row["costUsd"] or 0 for row in own)
-        assert (used["costUsd"] or 0) == pytest.approx(cost, abs=1e-4)
+        for key in COSTS:
+            cost = sum(row[key] or 0 for row in own)
+            assert (used[key] or 0) == pytest.approx(cost, abs=1e-4)
     tenths, unknown = usage["context"]["tenths"], usage["context"]["unknown"]
     assert 0 < sum(tenths) + unknown <= sum(not row["subagent"] for row in rows.values())

@@ -84,3 +84,16 @@ def test_a_fuzzy_name_changes_nothing(world: World) -> None:
         assert world.call("resume_context", session=exact, resumeId="r")["text"]
         assert world.call("update", ref=session.id[:8], title="Mine")["name"] == "Mine"
         assert world.call("purge", ref="mine")["sessionId"] == session.id
+
+
+def test_a_word_that_only_messages_have_is_no_name(world: World) -> None:
+    """S0.49: nothing is offered for it but a search; one that a name has is offered."""
+    sessions = [world.session(turns=1) for _ in range(2)]
+    for session in sessions:
+        session.turn(answer="There is nope in it.")
+    world.run("run", "--once")
+    world.run("show", "nope", code=3)
+    assert 'no session matches "nope"' in world.stderr
+    assert "2 sessions have it in the text: `indexerd search nope`" in world.stderr
+    refusal = world.run("--json", "show", "adjust widget", code=3)
+    assert len(refusal["error"]["candidates"]) == len(sessions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from genai_prices.data_snapshot import get_snapshot
 from rich.cells import cell_len
 
+from indexerd.sessions.list_prices import BY_MODEL
 from tests.e2e import terminal
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World, clock, opencode_rows, until, wait
@@ -93,6 +96,43 @@ def test_use_is_kept_by_day_model_and_project(world: World) -> None:
         assert world.call("usage")["totals"]["costUsd"] == 0.875
 
 
+def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: Path) -> None:
+    """S1.13: apart from recorded costs and marked with "~"; an unknown model has no estimate."""
+    tokens = {"input_tokens": 1000, "output_tokens": 10_000, "cache_read_input_tokens": 200_000}
+    tokens |= {"cache_creation_input_tokens": 40_000}
+    ids = []
+    for model in ("claude-opus-4-5-20251101", "claude-of-nobody"):
+        session = ClaudeSession(home)
+        session.prompt("Begin.")
+        said = {"id": "msg_1", "role": "assistant", "model": model, "usage": tokens}
+        session.line("assistant", message=said | {"content": "Done.", "stop_reason": "end_turn"})
+        ids.append(session.id)
+    recorded = world.session()
+    recorded.say("user", "Begin.")
+    answer(recorded, "claude-opus-4-5", 1000, 0.25)
+    world.run("run", "--once")
+    rows = [world.run("--json", "show", key)["session"] for key in (*ids, recorded.id)]
+    costs = [(row["costUsd"], row["costEstimatedUsd"]) for row in rows]
+    usd = (1000 * 5 + 10_000 * 25 + 200_000 * 0.5 + 40_000 * 6.25) / 1e6
+    assert costs == [(None, usd), (None, None), (0.25, None)]
+    totals = world.run("--json", "stats")["totals"]
+    assert (totals["costUsd"], totals["costEstimatedUsd"]) == (0.25, usd)
+    assert re.search(r"^estimated cost +~\$0.60$", world.run("show", ids[0]), re.MULTILINE)
+    assert "$0.25 recorded by agents, ~$0.60 estimated at list prices" in world.run("stats")
+    by_agent = [line.split("\t")[::4] for line in world.run("stats", "--by", "agent").splitlines()]
+    assert by_agent == [["claude", "~$0.60"], ["pi", "$0.25"]]
+
+
+def test_list_prices_are_those_of_the_price_library() -> None:
+    for model, prices in BY_MODEL.items():
+        provider = "anthropic" if model.startswith("claude") else "openai"
+        _, info = get_snapshot().find_provider_model(model, None, provider, None)
+        listed = info.get_prices(datetime.now(UTC))
+        known = [listed.input_mtok, listed.output_mtok, listed.cache_read_mtok]
+        known.append(listed.cache_write_mtok or listed.input_mtok)
+        assert [float(getattr(one, "base", one)) for one in known] == [*prices], model
+
+
 def test_what_indexing_cost_is_in_the_budgets_journal(world: World) -> None:
     """S2.1: calls to remote models with their cost, by day and model."""
     world.scripted({"tokens": [1000, 200]})
@@ -113,7 +153,7 @@ def test_stats_fit_every_terminal(world: World) -> None:
     env = world.env | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     for columns in (40, 80, 160):
         code, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=columns)
-        text = got.decode().replace("\r\n", "\n")
+        text = got.decode().replace("\r\n", "\n").replace("\x1b[K", "")
         assert code == 0
         lines = [line for line in text.splitlines() if not line.startswith("indexerd:")]
         assert max(map(cell_len, lines)) <= columns, text
