@@ -34,6 +34,7 @@ CAPABILITIES = {
     "A session's tree": "tree tree branches path context label branch export",
     "References, context": "sessions expand ask context-set context-get resume-context footer",
     "Long sessions": "tree history digest compact branch-summary",
+    "Another agent": "handover continue",
     "Usage": "usage stats",
     "Servers": "serve run web mcp",
     "Your other machines": "fleet fleet",
@@ -41,6 +42,7 @@ CAPABILITIES = {
     "Troubleshooting": "doctor doctor logs",
 }
 COMMANDS = {name: words.split()[0] for words in CAPABILITIES.values() for name in words.split()[1:]}
+_RESERVED = ("list", "continue")  # their functions' names end with _
 argument = click.argument
 
 
@@ -139,7 +141,9 @@ class Lazy(click.Group):
                 return None
             name = "index"
         module = importlib.import_module(f"indexerd.cli.{COMMANDS[name]}")
-        made: click.Command = getattr(module, f"{name.replace('-', '_')}{'_' * (name == 'list')}")
+        made: click.Command = getattr(
+            module, f"{name.replace('-', '_')}{'_' * (name in _RESERVED)}"
+        )
         return made
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

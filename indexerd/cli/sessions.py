@@ -372,7 +372,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         )
     if run:
         if "machine" not in row:
-            _check_place(row)
+            check_place(row)
         aside(f"indexerd: resuming {safe(row['name'])}")
         # Python ignores SIGPIPE; an agent that inherited this would not exit on a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -383,7 +383,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         yield render.exact(command)
 
 
-def _check_place(row: dict[str, Any]) -> None:
+def check_place(row: dict[str, Any]) -> None:
     """Check that a session's directory and its agent's program are there; NotFoundError if not."""
     cwd, hint = str(row["cwd"]), f"its command is: {render.exact(row['resume'])}"
     if cwd and not Path(cwd).is_dir():

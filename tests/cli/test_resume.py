@@ -123,3 +123,30 @@ def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[s
         assert home.json(*argv)["command"] == command_of(session, folder)
     home.ix("resume", session.id, "--exec", env=agent)
     assert told(agent)[0] == str(folder)
+
+
+@pytest.mark.parametrize("named", ["claude", "codex", "opencode", "pi"])
+def test_another_agent_continues_a_session(
+    home: Home, agent: dict[str, str], tmp_path: Path, named: str
+) -> None:
+    """It starts in the session's directory, with the hand-off as prompt, or in pi as history."""
+    program = tmp_path / "bin" / named
+    if named != "pi":
+        (tmp_path / "bin/pi").rename(program)
+    home.ix("continue", "retry loop", "--in", named, env=agent)
+    place, *words = Path(agent["TOLD"]).read_text().splitlines()
+    assert place == str(home.api)
+    if named != "pi":
+        first = 1 if named == "opencode" else 0
+        assert words[:first] == ["--prompt"] * first
+        assert words[first] == "# Hand-off: Tune the retry loop"
+        return
+    file = Path(words[1])
+    assert words[0] == "--session"
+    assert file.parent.parent == home.world.pi / "sessions"
+    new = until(lambda: home.world.row(file.name.split("_")[1].removesuffix(".jsonl")), "the row")
+    assert new["parentSessionId"] == home.retry.id
+    (entry,) = home.json("context", new["sessionId"])["messages"]
+    assert entry["text"].startswith("# Hand-off: Tune the retry loop")
+    missing = home.ix("continue", "retry loop", "--in", "codex", env=agent)
+    assert (missing.returncode, "codex is not installed" in missing.stderr) == (3, True)
