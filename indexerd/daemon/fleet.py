@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.purge import Purge
-from indexerd.errors import UsageError
+from indexerd.errors import IndexerdError, UsageError
 from indexerd.protocol import params
 
 if TYPE_CHECKING:
@@ -33,16 +33,15 @@ class FleetPart:
 
     async def run(self) -> None:
         """Take part in a fleet, as soon as there is one."""
-        if not self.path.exists():
-            await self._wanted.wait()
         try:
-            machine = self._machine()
-        except UsageError as bad:
-            self._missing = f"{bad}; {bad.hint}"
+            if self.path.exists():
+                self._machine()
+        except IndexerdError as bad:
+            self._missing = f"{bad}; {bad.hint}" if bad.hint else str(bad)
             self.pipeline.bus.log("fleet.unreachable", {"reason": self._missing})
-            await asyncio.Event().wait()
-        else:
-            await machine.run()
+        await self._wanted.wait()
+        await self.pipeline.scanned.wait()  # what is not found yet would be told to be gone
+        await self._machine().run()
 
     async def command(self, args: params.Fleet) -> Row:
         """Do what `indexerd fleet` asks for, and return the fleet's status."""
@@ -81,7 +80,8 @@ class FleetPart:
     def _machine(self) -> Machine:
         if self.machine is None:
             try:
-                from indexerd.fleet.inbox import Inbox  # noqa: PLC0415 - see above
+                from indexerd.fleet.identity import load  # noqa: PLC0415 - see above
+                from indexerd.fleet.inbox import Inbox  # noqa: PLC0415
                 from indexerd.fleet.member import Here, Machine  # noqa: PLC0415
             except ImportError as bad:
                 hint = "install it: pip install 'indexerd[fleet]'"
@@ -104,7 +104,8 @@ class FleetPart:
                     purge=self.purge.learn,
                     log=pipeline.bus.log,
                     defect=lambda bug: pipeline.bus.defect("fleet.unreachable", "", bug),
-                )
+                ),
+                load(self.path),
             )
             pipeline.bus.subscribe(self._told)
             pipeline.on_change = self.machine.wake.set

@@ -44,9 +44,7 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     """Copy a session's state, in the thread that owns it; None if its file is gone."""
     info, state = library.files.info(session_id), library.files.state(session_id)
     if info is None or state is None:
-        if (known := library.store.get(session_id)) and (machine := known.get("machine")):
-            hint = f"ask on {machine}; `indexerd show {session_id}` shows what is known here"
-            raise FileGoneError(f"its transcript is on {machine}", hint=hint)
+        _check_here(library.store.get(session_id) or {})
         return None
     row = None if leaf is None else row_of(state, leaf)
     directory, labels = library.home(session_id), dict(state.labels)
@@ -115,6 +113,13 @@ def make_branch(args: params.Branch, session: OpenSession) -> dict[str, Any]:
     return {"sessionId": new_id, "sessionFile": str(target), "entries": count - 1}
 
 
+def _check_here(row: Mapping[str, Any]) -> None:
+    """Raise FileGoneError if another machine has a session's file."""
+    if machine := row.get("machine"):
+        hint = f"ask on {machine}; `indexerd show {row['sessionId']}` shows what is known here"
+        raise FileGoneError(f"its transcript is on {machine}", hint=hint)
+
+
 @contextmanager
 def read_alone(
     row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
@@ -124,6 +129,7 @@ def read_alone(
     def refuse(_path: str, bug: Exception) -> None:
         raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
 
+    _check_here(row)
     with TemporaryDirectory(prefix="indexerd-") as folder:
         store = StateStore(Path(folder) / "store.sqlite")
         index = TextIndex(Path(folder) / "search", store)

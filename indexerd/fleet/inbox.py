@@ -20,7 +20,9 @@ from indexerd.errors import StateError
 from indexerd.fleet.records import Complete, Drop, Hello, Purge, Record, Session, Text
 from indexerd.search.index import PULLED, Message, TextIndex
 
-NAMES, NUMBERS, REFUSED, SHADOWED = (f"fleet {what}" for what in ("names", "nth", "refused", "two"))
+NAMES, NUMBERS, REFUSED, SHADOWED, HIDDEN = (
+    f"fleet {what}" for what in ("names", "nth", "refused", "two", "hidden")
+)
 REFUSED_MAX = 1000  # records of one machine that are remembered as refused
 
 Row = dict[str, Any]
@@ -40,6 +42,7 @@ class Applied(NamedTuple):
 
     rows: dict[str, Row | None]
     purged: dict[str, str]
+    again: bool = False  # all records must be read again
 
 
 class Inbox:
@@ -84,7 +87,7 @@ class Inbox:
     def again(self) -> None:
         """Read all records again: a key, an exclusion or a host's name is new."""
         with self._store.batch():
-            for topic in (PULLED, REFUSED, SHADOWED):
+            for topic in (PULLED, REFUSED, SHADOWED, HIDDEN):
                 self._store.run("DELETE FROM note WHERE topic = ?", topic)
 
     # -- records
@@ -96,12 +99,14 @@ class Inbox:
         applied = Applied({}, {})
         with self._store.batch():
             self._store.note(NUMBERS, machine, msgspec.msgpack.encode(number))
+            started = "INSERT OR IGNORE INTO note VALUES (?, ?, ?)"
+            self._store.run(started, PULLED, machine, msgspec.msgpack.encode(0))
             for seq, record in arrived:
                 if isinstance(record, str):
                     self._refuse(machine, seq, record)
                 else:
                     self._apply(machine, seq, record, applied)
-        return applied
+        return applied._replace(again=self._store.noted(PULLED, machine) is None)
 
     def commit(self) -> None:
         """Make what was applied searchable; StateError if it must be applied again. Any thread."""
@@ -111,8 +116,9 @@ class Inbox:
             raise StateError("the index could not be written; the records are read again")
 
     def advance(self, machine: str, seq: int) -> None:
-        """Store that a machine's records up to `seq` were applied."""
-        self._store.note(PULLED, machine, msgspec.msgpack.encode(seq))
+        """Store that a machine's records up to `seq` were applied, unless all is read again."""
+        sql = "UPDATE note SET value = ? WHERE topic = ? AND key = ?"
+        self._store.run(sql, msgspec.msgpack.encode(seq), PULLED, machine)
 
     def leave(self, machine: str) -> dict[str, Row | None]:
         """Drop all of a machine that has left."""
@@ -153,9 +159,15 @@ class Inbox:
 
     def _put(self, machine: str, seq: int, record: Session, applied: Applied) -> None:
         shared = record.row
-        if self._hides(shared.session_file, shared.cwd, record.id):
-            return
         if not self._claim(machine, seq, record.id):
+            return
+        hidden = self._hides(shared.session_file, shared.cwd, record.id)
+        if not hidden and self._store.noted(HIDDEN, record.id) is not None:
+            self.again()  # for its messages
+        self._store.note(HIDDEN, record.id, b"" if hidden else None)
+        if hidden:
+            self._index.forget(record.id)
+            self._store.run("DELETE FROM remote WHERE id = ?", record.id)
             return
         name = self._store.noted(NAMES, machine, bytes.decode) or machine[:8]
         row: Row = msgspec.to_builtins(shared)
@@ -169,7 +181,9 @@ class Inbox:
         applied.rows[record.id] = row
 
     def _put_text(self, machine: str, seq: int, record: Text) -> None:
-        if self._hides("", "", record.id) or not self._claim(machine, seq, record.id):
+        if self._hides("", "", record.id) or self._store.noted(HIDDEN, record.id) is not None:
+            return
+        if not self._claim(machine, seq, record.id):
             return
         sql = "SELECT next_row FROM remote WHERE id = ?"
         next_row = self._store.select(sql, record.id)[0][0]

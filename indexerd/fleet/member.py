@@ -20,7 +20,7 @@ import msgspec
 
 from indexerd.errors import AccessError, IndexerdError, StateError, UsageError
 from indexerd.fleet import records
-from indexerd.fleet.identity import Identity, load, new_machine, own_name, save
+from indexerd.fleet.identity import Identity, new_machine, own_name, save
 from indexerd.fleet.inbox import Arrived, Inbox, Row
 from indexerd.fleet.outbox import Outbox, Position, seal
 from indexerd.fleet.records import BadRecordError, JoinCode, Place
@@ -79,7 +79,6 @@ class Machine:
 
     async def run(self) -> None:
         """Take part until cancelled."""
-        self.identity = load(self.here.path)
         while True:
             self._restart.clear()
             work = asyncio.ensure_future(self._take_part())
@@ -215,15 +214,17 @@ class Machine:
         """Read all that is new; return False if the index must be rebuilt first."""
         run, inbox = self.here.run, self.here.inbox
         self.members = await server.members()
-        cursors = await run(inbox.cursors)
         for machine in {*await run(inbox.machines)} - {one.machine for one in self.members}:
             self.here.changed(await run(inbox.leave, machine))
-        for member in self.members:
-            if member.machine == identity.machine:
-                continue
+        others = [member for member in self.members if member.machine != identity.machine]
+        while True:  # what is applied may be a reason to read all again
+            cursors = await run(inbox.cursors)
+            behind = (one for one in others if cursors.get(one.machine, 0) < one.head)
+            member = next(behind, None)
+            if member is None:
+                return True
             if not await self._read(server, identity, member, cursors.get(member.machine, 0)):
                 return False
-        return True
 
     async def _read(self, server: Server, identity: Identity, member: Member, after: int) -> bool:
         """Read a machine's records after a number; return as `_pull` does."""
@@ -238,6 +239,8 @@ class Machine:
             for session_id, agent in applied.purged.items():
                 await self.here.purge(session_id, agent)
             after = page[-1].seq if page else member.head
+            if applied.again:
+                return True
             if after >= member.head or monotonic() > committed + COMMIT_SECONDS:
                 await asyncio.to_thread(inbox.commit)
                 await run(inbox.advance, member.machine, after)
@@ -282,8 +285,9 @@ class Machine:
         names = await self._check(identity)
         identity = msgspec.structs.replace(identity, name=_free(name, names))
         async with self._session(identity) as server:
-            await server.register()
+            there = await server.register()
         await self._adopt(identity)
+        await self.here.run(self._outbox().restart, there)
         self._restart.set()
         return identity.code
 
@@ -347,8 +351,8 @@ class Machine:
             inbox = self.here.inbox
             for machine in await self.here.run(inbox.machines):
                 self.here.changed(await self.here.run(inbox.leave, machine))
-            if self.outbox is not None:
-                await self.here.run(self.outbox.close)
+            outbox = self.outbox or await self.here.run(self.here.outbox, "")
+            await self.here.run(outbox.close)
             self.outbox, self.members, self.trouble = None, [], ""
             return problem
 

@@ -149,7 +149,7 @@ class Outbox:
         before = self.position
         batch = Batch(before, Position(before.head, os.urandom(TOKEN_BYTES)))
         self._plan_hello(batch)
-        self._plan_switch(batch)
+        self._plan_switch()
         self._plan_purges(batch)
         for n, session_id in self._store.select(_UNSENT, BATCH_RECORDS):
             if _full(batch):
@@ -200,20 +200,14 @@ class Outbox:
     def _plan_hello(self, batch: Batch) -> None:
         self._add_changed(batch, Hello(self._name, __version__), "")
 
-    def _plan_switch(self, batch: Batch) -> None:
-        """Take back all messages while they do not travel; tell them again afterwards."""
-        store, off = self._store, self._store.noted(TOPIC, "no text") is not None
-        if self._text():
-            if off:
-                store.note(TOPIC, "no text", None)
-                sql = "INSERT OR IGNORE INTO outbox (id) SELECT id FROM session"
-                store.run(f"{sql} WHERE machine IS NULL")
+    def _plan_switch(self) -> None:
+        """Take back all messages if they no longer travel; tell them if they do again."""
+        store, off = self._store, not self._text()
+        if off == (store.noted(TOPIC, "no text") is not None):
             return
-        store.note(TOPIC, "no text", b"")
-        sql = "SELECT DISTINCT id FROM sent WHERE kind = 'text' AND next_row > 0"
-        for (session_id,) in store.select(f"{sql} LIMIT ?", BATCH_RECORDS):
-            store.run("UPDATE sent SET stale = 1 WHERE id = ? AND kind = 'text'", session_id)
-            self._add(batch, Text(session_id, 0, []), session_id)
+        store.note(TOPIC, "no text", b"" if off else None)
+        store.run("UPDATE sent SET stale = 1 WHERE kind = 'text'")
+        store.run("INSERT OR IGNORE INTO outbox (id) SELECT id FROM session WHERE machine IS NULL")
 
     def _plan_purges(self, batch: Batch) -> None:
         told = {key for (key,) in self._store.select("SELECT id FROM sent WHERE kind = 'purge'")}
@@ -236,27 +230,30 @@ class Outbox:
         written, documents = shared
         try:
             row = msgspec.convert(_without_null(written.row), records.SharedRow)
+            shown = msgspec.convert(documents, records.Documents)
         except msgspec.ValidationError:  # a row that the others would refuse
             self.odd.add(session_id)
             return True
         aliases = [*written.aliases][:16]
-        record = Session(session_id, row, written.summary, aliases, documents)
+        record = Session(session_id, row, written.summary, aliases, shown)
         if len(records.pack(record)) > records.TEXTS_MAX:
-            record.documents = {**documents, "digest": {"segments": []}}
+            shown.digest = records.Digest()
         self._add_changed(batch, record, session_id)
-        return not self._text() or self._plan_texts(batch, session_id)
+        return self._plan_texts(batch, session_id)
 
     def _plan_texts(self, batch: Batch, session_id: str) -> bool:
+        """Tell new messages; first of all also that there are none, which voids what was told."""
         if session_id in self._index.uncommitted:  # after the commit it is tried again
             return False
-        sql = "SELECT coalesce(max(iif(stale, 0, next_row)), 0), coalesce(max(stale), 0) FROM sent"
-        first, replaced = self._store.select(f"{sql} WHERE id = ? AND kind = 'text'", session_id)[0]
-        if replaced:
+        sql = "SELECT max(next_row), coalesce(max(stale), 1) FROM sent WHERE id = ?"
+        first, anew = self._store.select(f"{sql} AND kind = 'text'", session_id)[0]
+        if anew:
             first = 0
             sql = "UPDATE sent SET stale = 1 WHERE id = ? AND kind = 'text'"
             self._store.run(sql, session_id)
         chunk, size = Text(session_id, first, []), 0
-        for message in self._index.messages(session_id, first):
+        travels = self._text()
+        for message in self._index.messages(session_id, first) if travels else ():
             if size > records.TEXTS_MAX:
                 self._add(batch, chunk, session_id, chunk.messages[-1][0] + 1)
                 chunk, size = Text(session_id, chunk.messages[-1][0] + 1, []), 0
@@ -264,7 +261,10 @@ class Outbox:
                     return False
             chunk.messages.append((*message,))
             size += len(message.text)
-        if chunk.messages or (replaced and not chunk.first):
+        is_first = anew and not chunk.first
+        if is_first and not chunk.messages and travels:
+            is_first = self._index.mark(session_id) is not None  # else they are not read yet
+        if chunk.messages or is_first:
             last = chunk.messages[-1][0] + 1 if chunk.messages else 0
             self._add(batch, chunk, session_id, last)
         return True

@@ -21,7 +21,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Meta
 
-from indexerd.errors import UsageError
+from indexerd.errors import InvalidMetaError, UsageError
+from indexerd.meta.model import parse_meta
 from indexerd.paths import SESSION_ID
 from indexerd.protocol import limits
 
@@ -32,10 +33,10 @@ KEY_BYTES = 32
 _ID_BYTES, _NONCE_BYTES = 8, 12
 _CODE = "indexerd-fleet-"
 _CHECK_BYTES = 6
-MACHINE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"  # ssh must not take it for an option
+MACHINE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"  # ssh must not take it for an option
 
 # Twice the limits of our own rows, since a secret's replacement may be longer than the secret.
-Id = Annotated[str, Meta(pattern=f"^(?:{SESSION_ID.pattern})$")]
+Id = Annotated[str, Meta(pattern=rf"^(?:{SESSION_ID.pattern})\Z")]
 Name = Annotated[str, Meta(max_length=2 * limits.NAME_MAX)]
 Word = Annotated[str, Meta(max_length=2 * limits.WORD_MAX)]
 FilePath = Annotated[str, Meta(max_length=2 * limits.PATH_MAX)]
@@ -98,17 +99,29 @@ class Hello(msgspec.Struct, tag="hello"):
     version: Word
 
 
-class Session(msgspec.Struct, tag="session"):
-    """A session's row and other texts; replaces what was told about it before.
+class Digest(msgspec.Struct):
+    """A digest's segments, as in its file."""
 
-    `documents` are its meta file, labels, tags and digest, as `get` answers them.
-    """
+    segments: list[dict[str, Any]] = []
+
+
+class Documents(msgspec.Struct):
+    """A session's meta file, labels, tags and digest, as `get` answers them."""
+
+    meta: dict[str, Any] | None
+    labels: dict[str, str]
+    tags: list[str]
+    digest: Digest
+
+
+class Session(msgspec.Struct, tag="session"):
+    """A session's row and other texts; replaces what was told about it before."""
 
     id: Id
     row: SharedRow
     summary: Annotated[str, Meta(max_length=2 * limits.SUMMARY_MAX)]
     aliases: Annotated[list[Name], Meta(max_length=16)]
-    documents: dict[str, Any]
+    documents: Documents
 
 
 class Text(msgspec.Struct, tag="text"):
@@ -196,7 +209,9 @@ def unseal(keys: Mapping[bytes, bytes], place: Place, version: int, body: bytes)
         if zstandard.frame_content_size(data) not in range(1, BODY_MAX + 1):
             raise BadRecordError("it is too large")
         record = _decoder.decode(zstandard.ZstdDecompressor().decompress(data, BODY_MAX))
-    except (InvalidTag, ValueError, zstandard.ZstdError) as bad:
+        if isinstance(record, Session) and record.documents.meta is not None:
+            parse_meta(msgspec.json.encode(record.documents.meta), "a record")
+    except (InvalidTag, ValueError, RecursionError, InvalidMetaError, zstandard.ZstdError) as bad:
         why = "it does not match its key and place" if isinstance(bad, InvalidTag) else "not valid"
         raise BadRecordError(why) from None
     if kind_of(record) != place.kind:

@@ -114,8 +114,8 @@ def _is_local(host: str) -> bool:
 @asynccontextmanager
 async def connected(server: Mapping[str, str], ca_file: str = "") -> AsyncIterator[AsyncConnection]:
     """Connect; all errors of the server become IndexerdErrors. Each statement is a transaction."""
-    server_of(conninfo.make_conninfo("", **server))  # the rule for TLS, whatever a code says
-    params: dict[str, Any] = dict(server) | {
+    # The rule for TLS holds whatever a code says, or leaves out.
+    params: dict[str, Any] = server_of(conninfo.make_conninfo("", **server)) | {
         "connect_timeout": CONNECT_SECONDS,
         "tcp_user_timeout": 1000 * STATEMENT_SECONDS,
         "application_name": "indexerd",

@@ -83,6 +83,45 @@ class Postgres:
     def stop(self, mode: str = "fast") -> None:
         self._call("pg_ctl", "-w", "-m", mode, "stop")
 
+    def processes(self) -> list[int]:
+        """List the server and all processes that it has started."""
+        main = int((self.data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        return [main, *map(int, children)]
+
+    def certify(self, address: str) -> None:
+        """Listen on another address, too, with TLS and a certificate that nobody has signed."""
+        names = ["-subj", "/CN=test", "-addext", f"subjectAltName=IP:{address}"]
+        key, certificate = self.data / "server.key", self.data / "server.crt"
+        subprocess.run(
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                *names,
+                "-keyout",
+                str(key),
+                "-out",
+                str(certificate),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        key.chmod(0o600)
+        if self._user:
+            shutil.chown(key, self._user)
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(f"ssl = on\nlisten_addresses = '127.0.0.1,{address}'\n")
+        with (self.data / "pg_hba.conf").open("a") as file:
+            file.write("host all all all scram-sha-256\n")
+        self.stop()
+        self.start()
+
     def query(self, statement: str, *values: object, url: str = "") -> list[tuple[object, ...]]:
         with psycopg.connect(url or self.url, autocommit=True) as connection:
             cursor = connection.execute(statement, values)
@@ -94,7 +133,7 @@ class Postgres:
             [str(self._programs / "pg_dumpall"), "-d", self.url],
             check=True,
             capture_output=True,
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], "PGPASSWORD": self.password},
         )
         return done.stdout
 

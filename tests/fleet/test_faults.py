@@ -1,0 +1,172 @@
+"""Kills, hangs and cut connections: in the end every machine has everything once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.world import Session, let_pass, until
+from tests.fleet.machines import Fleet, Home, found_by
+from tests.fleet.postgres import Postgres, free_port, running
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
+ROUNDS = 16
+# The pauses after a failure are short here, so that there can be many.
+HASTE = "import indexerd.fleet.member as m; m.RETRY_SECONDS = m.RETRY_MAX = 0.1"
+
+
+@pytest.fixture
+def own() -> Iterator[Postgres]:
+    """A server that the test may kill."""
+    with running() as server:
+        yield server
+
+
+class Proxy:
+    """Passes bytes between machines and a server, and cuts connections in the middle."""
+
+    def __init__(self, target: int) -> None:
+        self.port, self._target = free_port(), target
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._open: list[socket.socket] = []
+        self.left: int | None = None  # bytes until all connections are cut
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(4096):
+                left, self.left = self.left, None
+                if left is None:
+                    sink.sendall(data)
+                elif left <= len(data):
+                    sink.sendall(data[:left])
+                    self.cut()
+                    return
+                else:
+                    sink.sendall(data)
+                    self.left = left - len(data)
+        self._end(source, sink)
+
+    def _end(self, *ends: socket.socket) -> None:
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def cut(self) -> None:
+        self.cuts += 1
+        ends, self._open = self._open, []
+        self._end(*ends)
+
+    def close(self) -> None:
+        self._end(self._listener)
+        self.cut()
+
+
+class Work:
+    """Two machines whose agents write all the time."""
+
+    def __init__(self, fleet: Fleet, seed: int) -> None:
+        self.fleet, self.random = fleet, random.Random(seed)
+        self.sessions: list[Session] = []
+        self._words: dict[str, list[str]] = {}
+
+    def round(self) -> None:
+        for home in self.fleet.homes:
+            mine = [one for one in self.sessions if one.path.is_relative_to(home.root)]
+            if not mine or self.random.random() < 0.3:
+                mine.append(home.session(1))
+                self.sessions.append(mine[-1])
+            for session in self.random.choices(mine, k=2):
+                word = f"w{self.random.randbytes(8).hex()}"
+                session.turn(f"The {word} question", "lorem " * self.random.choice([1, 1, 5000]))
+                self._words.setdefault(session.id, []).append(word)
+
+    def check(self) -> None:
+        """Every machine has each session as it is, and finds each word exactly once."""
+        self.fleet.agree(*self.sessions)
+        for home in self.fleet.homes:
+            for session in self.sessions:
+                words = self._words.get(session.id, [])
+                assert home.row(session.id)["messageCount"] == 2 * session.turns
+                for word in words:
+                    found_by(home, word, session)
+                    assert home.hit_counts(word) == [session.id]
+            assert not any(row["refused"] for row in home.status()["machines"])
+
+
+Fault = Callable[[Work, Postgres], None]
+
+
+def kill_a_daemon(work: Work, _: Postgres) -> None:
+    home: Home = work.random.choice(work.fleet.homes)
+    home.kill()
+    work.round()
+    home.start()
+
+
+def stop_the_server(work: Work, server: Postgres) -> None:
+    server.stop("immediate")
+    work.round()
+    server.start()
+
+
+def freeze_the_server(work: Work, server: Postgres) -> None:
+    """The processes of the server answer nothing for a while; all that is local works."""
+    pids = server.processes()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        work.round()
+        home, session = work.fleet.homes[0], work.sessions[0]
+        until(lambda: home.row(session.id).get("leafId") == session.last, "local work")
+        home.status()
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("fault", [kill_a_daemon, stop_the_server, freeze_the_server])
+def test_machines_agree_after(own: Postgres, fleet: Callable[..., Fleet], fault: Fault) -> None:
+    work = Work(fleet("ab", url=own.url, hook=HASTE), 7)
+    for number in range(ROUNDS):
+        work.round()
+        let_pass(work.random.random() * 0.3)
+        if number % 2:
+            fault(work, own)
+    work.check()
+
+
+def test_machines_agree_after_connections_were_cut_in_the_middle(
+    pg: Postgres, fleet: Callable[..., Fleet]
+) -> None:
+    """Also in the middle of a transaction, and between its commit and the answer."""
+    proxy = Proxy(pg.port)
+    try:
+        url = pg.url.replace(str(pg.port), str(proxy.port))
+        work = Work(fleet("ab", url=url, hook=HASTE), 11)
+        for number in range(2 * ROUNDS):
+            proxy.left = int(10 ** work.random.uniform(1, 4.2))
+            work.round()
+            until(lambda number=number: proxy.cuts > number, "a cut")
+        work.check()
+    finally:
+        proxy.close()
