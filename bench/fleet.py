@@ -62,6 +62,15 @@ def lookups(daemon: Daemon, words: list[str], names: list[str]) -> dict[str, flo
     return medians
 
 
+def idle(*daemons: Daemon) -> str:
+    """Wait for a while, and return the share of one processor that each daemon used."""
+    time.sleep(5)
+    before = [daemon.cpu() for daemon in daemons]
+    time.sleep(IDLE_SECONDS)
+    used = [daemon.cpu() - earlier for daemon, earlier in zip(daemons, before, strict=True)]
+    return " and ".join(f"{100 * seconds / IDLE_SECONDS:.3f} %" for seconds in used)
+
+
 def two(server: Postgres, count: int) -> list[bytes]:
     """Measure two machines; return the bodies that the first one told, for the simulation."""
     with Home() as one, Home() as two:
@@ -73,6 +82,7 @@ def two(server: Postgres, count: int) -> list[bytes]:
             first.caught_up(made[:: max(1, count // 20)])
             second.listed(0)
             alone = lookups(first, words, names)
+            say("CPU, idle, without a fleet", idle(first, second))
             began = time.perf_counter()
             code = first.ask("fleet", do="init", target=server.url)["code"]
             with first.connect() as connection:
@@ -96,13 +106,7 @@ def two(server: Postgres, count: int) -> list[bytes]:
             for method, seconds in lookups(second, words, names).items():
                 say(f"{method}, of the other's sessions", f"{1000 * seconds:.2f} ms")
             appended(second, made)
-            began_at = first.cpu(), second.cpu()
-            time.sleep(5)
-            began_at = first.cpu(), second.cpu()
-            time.sleep(IDLE_SECONDS)
-            used = (first.cpu() - began_at[0], second.cpu() - began_at[1])
-            shares = " and ".join(f"{100 * seconds / IDLE_SECONDS:.3f} %" for seconds in used)
-            say("CPU of the two idle members", shares)
+            say("CPU, idle, of the two members", idle(first, second))
             size = server.query("SELECT pg_total_relation_size('indexerd.log')")[0][0]
             say(
                 "server, tables and indexes",

@@ -35,12 +35,12 @@ _LIBPQ_SYSTEM_ROOTS = 160000  # the version that knows sslrootcert=system
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS indexerd;
 CREATE TABLE IF NOT EXISTS indexerd.log (
-  fleet text NOT NULL DEFAULT current_user, machine text NOT NULL, seq bigint NOT NULL,
+  fleet name NOT NULL DEFAULT current_user, machine text NOT NULL, seq bigint NOT NULL,
   kind text NOT NULL, version integer NOT NULL, body bytea NOT NULL,
   at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (fleet, machine, seq));
 ALTER TABLE indexerd.log ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS indexerd.member (
-  fleet text NOT NULL DEFAULT current_user, machine text NOT NULL,
+  fleet name NOT NULL DEFAULT current_user, machine text NOT NULL,
   number bigint GENERATED ALWAYS AS IDENTITY, head bigint NOT NULL DEFAULT 0,
   token bytea NOT NULL DEFAULT '', seen timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (fleet, machine));

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -120,6 +121,7 @@ class Machines(RuleBasedStateMachine):
         return wanted
 
 
+@pytest.mark.faults
 def test_three_machines_converge_whatever_is_interrupted(pg: Postgres) -> None:
     Machines.url = pg.url
     run_state_machine_as_test(
