@@ -181,6 +181,12 @@ class Web(Section):
     listen: Annotated[str, Field(max_length=100), AfterValidator(_on_loopback)] = ""
 
 
+class Archive(Section):
+    enabled: bool = False
+    max_gb: Annotated[float, Field(ge=0.001, le=100_000, allow_inf_nan=False)] = 10.0
+    quiet_seconds: Seconds = 60.0
+
+
 class Fleet(Section):
     name: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,62})?$")] = ""
     text: bool = True
@@ -222,6 +228,7 @@ class Settings(Section):
     watch: Watch = Watch()
     log: Log = Log()
     web: Web = Web()
+    archive: Archive = Archive()
     fleet: Fleet = Fleet()
     agents: Agents = Agents()
 

@@ -24,6 +24,7 @@ MAY_WRITE = {
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "disk.py": "for those below; lock, log and telemetry",
     "fleet/identity.py": "the machine's identity in its fleet",
+    "archive/copies.py": "the archive, and a restored session, where its user asked for it",
     "settings.py": "settings of the last good configuration",
     "daemon/open_session.py": "a branch as a new file, where its user asked for it",
     "cli/tree.py": "an export, where its user asked for it",

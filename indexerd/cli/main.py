@@ -38,6 +38,7 @@ CAPABILITIES = {
     "Usage": "usage stats",
     "Servers": "serve run web mcp",
     "Your other machines": "fleet fleet",
+    "Deleted sessions": "archive archive restore",
     "Set-up": "setup config service integrate completion",
     "Troubleshooting": "doctor doctor logs",
 }

@@ -20,7 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from indexerd.archive.copies import Archive
 from indexerd.daemon.answers import Answers
+from indexerd.daemon.archive import Keeper
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.fleet import FleetPart
 from indexerd.daemon.forgotten import Forgotten
@@ -102,7 +104,7 @@ class Daemon:
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
-        self.status.fleet = self.fleet.problems
+        self.status.more = [self.fleet.problems, self.keeper.problems]
         self.auto_digests = AutoDigests(
             self.api.digests, self.pipeline.known, lambda: self.pipeline.indexing_off
         )
@@ -157,7 +159,9 @@ class Daemon:
             injected=injected,
             on_history=sidecars.opened,
         )
-        purge = Purge(pipeline, answers, writer, self._forgotten, injected.forget)
+        archive, forget = Archive(self._places.data_dir / "archive"), injected.forget
+        purge = Purge(pipeline, answers, writer, self._forgotten, archive, forget)
+        self.keeper = Keeper(pipeline, archive)
         self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
         return Api(
             answers,
@@ -251,7 +255,7 @@ class Daemon:
         """Run all parts until one of them ends."""
         pipeline, digests = self.pipeline, self.auto_digests
         parts = [pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run()]
-        parts += [self.fleet.run(), tend]
+        parts += [self.fleet.run(), self.keeper.run(), tend]
         tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
@@ -326,6 +330,7 @@ class Daemon:
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
         self.fleet.reconsider()
+        self.keeper.wake.set()
         self.bus.log("daemon.config_reloaded", {})
 
     def _log_problems(self, loaded: Loaded) -> None:

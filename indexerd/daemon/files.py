@@ -125,11 +125,11 @@ def _rank(path: str, info: SessionInfo, root: SessionRoot) -> tuple[object, ...]
     """Rank a file among those of one session; the highest represents it.
 
     Codex: the newest session_meta wins (a revert makes a second file), then a plain file over its
-    compressed copy. Others: a database wins over files.
+    compressed copy. Others: a database wins over files. The archive's copy comes last.
     """
     if root.agent == "codex":
-        return (iso_ms(info.created_at), not path.endswith(".zst"))
-    return (root.layout is Layout.DATABASE,)
+        return (not root.kept, iso_ms(info.created_at), not path.endswith(".zst"))
+    return (not root.kept, root.layout is Layout.DATABASE)
 
 
 class DuplicateResolver:
@@ -490,7 +490,7 @@ class Files:
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000 if cursor else 0,
             since=self._since(header.session_id),
             title=self._title(file.agent, header.session_id),
-            archived=bool(root and root.archive),
+            archived=bool(root and (root.archive or root.kept)),
             in_database=bool(root and root.layout is Layout.DATABASE),
         )
         if info is not None and root is not None:

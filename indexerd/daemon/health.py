@@ -27,7 +27,7 @@ class Status:
         self._pipeline = pipeline
         self._budget = budget
         self._web = web
-        self.fleet: Callable[[], Found] = lambda: iter(())  # its problems
+        self.more: list[Callable[[], Found]] = []  # of other parts
         self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
         self._seen = -1  # `changed` of the library when sessions were last checked
         self._of_sessions: list[tuple[str, str, str]] = []
@@ -73,8 +73,8 @@ class Status:
         watch = pipeline.watch.health().problems
         if pipeline.library.changed != self._seen:  # this looks at every session
             self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
-        problems = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self.fleet()]
-        problems += self._of_sessions
+        problems = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self._of_sessions]
+        problems += [problem for find in self.more for problem in find()]
         self._since = {problem[:2]: self._since.get(problem[:2], now) for problem in problems}
         return [
             {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexerd.agents import ADAPTERS
+from indexerd.archive.copies import Archive, Source
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
@@ -39,6 +40,7 @@ class _Target(NamedTuple):
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
     transcripts: list[Path]
+    copies: list[Path]  # in the archive
     dependents: list[str]  # sessions whose history begins in its file
 
 
@@ -50,6 +52,7 @@ class Purge:
     answers: Answers
     writer: MetaWriter
     forgotten: Forgotten
+    archive: Archive
     forget: Callable[[str], Awaitable[None]]  # drops texts about it that were injected elsewhere
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -61,12 +64,13 @@ class Purge:
                 row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
                 session_id, agent = row["sessionId"], row["agent"]
             library = self.pipeline.library
-            target = await self.pipeline.read(_target, library, session_id, agent, row)
+            own = session_id, agent, row
+            target = await self.pipeline.read(_target, library, self.archive, *own)
             if args.transcript:
                 _check_transcript(target)
             if args.dry_run:
                 transcripts = filter(os.path.lexists, target.transcripts if args.transcript else ())
-                paths = [*target.ours, *transcripts]
+                paths = [*target.ours, *target.copies, *transcripts]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
                 return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
             by = args.by or "socket"
@@ -80,7 +84,8 @@ class Purge:
             library = self.pipeline.library
             row = await self.pipeline.read(library.store.get, session_id) or {}
             if row:
-                target = await self.pipeline.read(_target, library, session_id, agent, row)
+                own = session_id, agent, row
+                target = await self.pipeline.read(_target, library, self.archive, *own)
                 await self._remove(target, by="fleet")
             else:
                 at = self.pipeline.now()
@@ -98,6 +103,9 @@ class Purge:
         removed: list[Path] = []
         for home in target.homes:
             removed += await asyncio.to_thread(self.writer.remove, home, session_id)
+        for copy in target.copies:
+            await asyncio.to_thread(copy.unlink, missing_ok=True)
+            removed.append(copy)
         await pipeline.read(library.metas.reread, session_id, None)
         if await pipeline.read(library.store.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")
@@ -128,7 +136,7 @@ class Purge:
         return answer
 
 
-def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
+def _target(library: Library, archive: Archive, session_id: str, agent: str, row: Row) -> _Target:
     """Find a session's files, in the thread that owns the library."""
     meta, owners = library.metas.get(session_id), library.files.owners
     places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
@@ -138,10 +146,16 @@ def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
     paths = [file.path for file in owners.files(session_id)]
     paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
+    copies: list[Path] = []
+    for file in paths:
+        if root := library.files.root_of(file):
+            copies += archive.copies(archive.source_of(file) or Source(root.sessions, file))
+    paths = [file for file in paths if not archive.source_of(file)]
     own = {base_name(path) for path in paths}
     infos = (info for info in owners.infos() if info.session_id != session_id)
     dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
-    return _Target(session_id, agent, command, row, homes, ours, [*map(Path, paths)], dependents)
+    transcripts = [*map(Path, paths)]
+    return _Target(session_id, agent, command, row, homes, ours, transcripts, copies, dependents)
 
 
 def _check_transcript(target: _Target) -> None:

@@ -49,7 +49,7 @@ class Rows:
         marks = stat.marks if stat else Marks()
         if info is not None:
             facts, parent, resume = facts or facts_of(old), self._parent(info, old), ""
-            if root := self._files.root_of(info.path):
+            if (root := self._files.root_of(info.path)) and not root.kept:
                 cwd = info.cwd if info.cwd.startswith("/") else ""
                 own = info.session_id, cwd, info.path, root.variables
                 resume = resume_command(root.agent, *own)

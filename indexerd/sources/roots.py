@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from glob import escape, glob
 from pathlib import Path
+from urllib.parse import quote
 
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
@@ -39,6 +40,7 @@ class SessionRoot:
     archive: bool = False  # the agent moves archived sessions here
     data_dir: str = ""  # a directory with other files of the agent about these sessions
     variables: str = ""  # shell assignments with which the agent finds this root
+    kept: bool = False  # our archive's copies of sessions whose files are gone
 
     def contains(self, path: str) -> bool:
         """Return whether a path is below this root; a path with `..` or `//` is not."""
@@ -59,10 +61,20 @@ def session_roots(settings: Settings, env: Mapping[str, str], home: Path) -> lis
     kept: list[SessionRoot] = []
     user = _User(settings, env, home)
     every = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
+    every += [*_kept(user, every)]
     for root in sorted(every, key=lambda root: len(root.sessions)):
         if not any(other.contains(root.sessions) for other in kept):
             kept.append(root)
     return kept
+
+
+def _kept(user: _User, roots: Iterable[SessionRoot]) -> Iterator[SessionRoot]:
+    """Yield the archive's directories; it has one for each root."""
+    archive = Places(user.env, home=user.home).data_dir / "archive"
+    for root in roots:
+        place = user.real(str(archive / "gone" / quote(root.sessions, safe="")))
+        if root.layout is Layout.FILES and os.path.isdir(place):  # noqa: PTH112 - never raises
+            yield SessionRoot(root.agent, place, root.meta, kept=True)
 
 
 def watched(roots: list[SessionRoot]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,1 @@
+"""The archive: compressed copies of session files, in case their agents delete them."""

@@ -1,0 +1,300 @@
+"""Copies of session files below `archive/` in the data directory, which only we write.
+
+    live/<root>/<path>.zst    a copy of a file that is still there; <root> is its root, quoted
+    gone/<root>/<path>.zst    a copy whose file is gone: a root of sessions, read like any other
+
+A copy is zstd frames with checksums, so `zstdcat` prints the file. Growth appends a frame; after it
+a skippable frame says how much is covered. Where that is missing or does not match the file, as
+after a crash or when the file was rewritten, the copy is made again. Lines that are still being
+written wait.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+import zstandard
+
+from indexerd.disk import make_directory, sync_names, write_atomically
+from indexerd.errors import SessionUnreadableError, UsageError, WriteError
+
+SUFFIX = ".zst"
+LIVE, GONE = "live", "gone"
+LEVEL, FINAL_LEVEL = 3, 9  # while the file grows, and once it is gone
+BLOCK = 1 << 20  # bytes read at a time
+PRINTED = 4096  # bytes before the end of what is covered that must not have changed
+SIDE_FILES_MAX = 2000  # of one session
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MARK = struct.Struct("<IIQ16sI")  # a skippable frame: magic, length, bytes covered, print, CRC
+_MAGIC = 0x184D2A5A
+
+
+class Source(NamedTuple):
+    """A session file, and the root of sessions that it is below."""
+
+    root: str
+    path: str
+
+
+class Archive:
+    """All copies. Calls block; one at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def _root(self, kind: str, root: str) -> Path:
+        return self.directory / kind / quote(root, safe="")
+
+    def _place(self, kind: str, source: Source) -> Path:
+        below = os.path.relpath(source.path.removesuffix(SUFFIX), source.root)
+        return self._root(kind, source.root) / f"{below}{SUFFIX}"
+
+    def entries(self, kind: str) -> Iterator[tuple[Source, os.stat_result]]:
+        """Yield all copies of a kind with their file's stat, whose time is the original's."""
+        top = self.directory / kind
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = Path(folder, name)
+                root, _, below = str(path.relative_to(top)).partition("/")
+                if name.endswith(SUFFIX):
+                    with suppress(OSError):
+                        original = f"{unquote(root)}/{below.removesuffix(SUFFIX)}"
+                        yield Source(unquote(root), original), path.stat()
+
+    def source_of(self, path: str) -> Source | None:
+        """Return the file whose copy, without its file, has this path."""
+        top = f"{self.directory / GONE}/"
+        if not path.startswith(top):
+            return None
+        root, _, below = path.removeprefix(top).partition("/")
+        return Source(unquote(root), f"{unquote(root)}/{below.removesuffix(SUFFIX)}")
+
+    def sides(self, source: Source) -> list[Source]:
+        """List a session's other files, in the directory with its file's name: tools' results."""
+        found: list[Source] = []
+        for folder, _, names in os.walk(source.path.removesuffix(".jsonl")):
+            paths = (f"{folder}/{name}" for name in names if not name.endswith(".jsonl"))
+            found += [Source(source.root, path) for path in paths if os.path.isfile(path)]  # noqa: PTH113 - never raises
+        return found[:SIDE_FILES_MAX]
+
+    # -- copying
+
+    def copy(self, source: Source) -> int:
+        """Bring the copy of a file up to date; return the bytes by which the copy has grown.
+
+        OSError: the file cannot be read, or the copy not be written; the old copy stays.
+        """
+        place = self._place(LIVE, source)
+        fd = os.open(source.path, _READ)
+        try:
+            status = os.fstat(fd)
+            if source.path.endswith(SUFFIX):  # by its agent, which had it as a plain file before
+                return 0 if place.exists() else _copy_raw(fd, status, place)
+            covered = _covered(place)
+            if covered is None or not _begins(fd, status.st_size, covered):
+                covered = None
+            start = covered[0] if covered else 0
+            end = _line_end(fd, start, status.st_size, source.path)
+            if end == start and covered:
+                return 0
+            make_directory(place.parent)
+            before = place.stat().st_size if place.exists() else 0
+            new = place if covered else place.with_name(f".{place.name}.new")
+            try:
+                _append(fd, start, end, new, fresh=not covered)
+            except OSError:
+                os.truncate(new, before if covered else 0)
+                raise
+            os.utime(new, ns=(status.st_mtime_ns, status.st_mtime_ns))
+            new.replace(place)
+            if not covered:
+                sync_names(place.parent)
+            return place.stat().st_size - before
+        finally:
+            os.close(fd)
+
+    def size_of(self, source: Source) -> int:
+        """Return the bytes that the copy of a file covers; 0: there is none."""
+        covered = _covered(self._place(LIVE, source))
+        return covered[0] if covered else 0
+
+    # -- files that are gone
+
+    def publish(self, source: Source) -> bool:
+        """Let the copies of files that are gone be read instead; return whether there are any."""
+        found = False
+        for each in self.kept(LIVE, source):
+            if not os.path.lexists(each.path):
+                self._publish(each)
+                found = True
+        return found
+
+    def _publish(self, source: Source) -> None:
+        live, gone = self._place(LIVE, source), self._place(GONE, source)
+        make_directory(gone.parent)
+        new = gone.with_name(f".{gone.name}.new")
+        _repack(live, new)
+        os.utime(new, ns=(live.stat().st_mtime_ns,) * 2)
+        new.replace(gone)
+        sync_names(gone.parent)
+        live.unlink()
+
+    def restore(self, source: Source, target: str) -> None:
+        """Write the copy of a file that is gone to a new file, byte for byte.
+
+        UsageError: there is a file already. SessionUnreadableError: the copy is damaged.
+        """
+        place, path = self._place(GONE, source), Path(target)
+        try:
+            make_directory(path.parent)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            hint = "the archive never overwrites a file; --to DIR writes elsewhere"
+            raise UsageError(f"there is a file already: {target}", hint=hint) from None
+        except OSError as bad:
+            raise WriteError(f"cannot write {target}: {bad.strerror}") from None
+        try:
+            with os.fdopen(fd, "wb") as file:
+                for block in _blocks(place):
+                    file.write(block)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException as bad:
+            path.unlink()
+            if isinstance(bad, zstandard.ZstdError):
+                hint = f"`zstdcat {place}` prints what can be read"
+                raise SessionUnreadableError("the copy is damaged", hint=hint) from None
+            if isinstance(bad, OSError):
+                raise WriteError(f"cannot write {target}: {bad.strerror}") from None
+            raise
+        sync_names(path.parent)
+
+    def withdraw(self, source: Source) -> None:
+        """Stop reading a file's copy instead of the file, which is there again."""
+        gone = self._place(GONE, source)
+        if gone.is_file():
+            live = self._place(LIVE, source)
+            make_directory(live.parent)
+            gone.replace(live)
+
+    def kept(self, kind: str, source: Source) -> list[Source]:
+        """List the files of which there are copies: a session's, and those below its name."""
+        top = self._root(kind, source.root)
+        place = self._place(kind, source)
+        stem = place.with_name(place.name.removesuffix(f".jsonl{SUFFIX}"))
+        names = sorted(str(path.relative_to(top)) for path in stem.rglob(f"*{SUFFIX}"))
+        paths = [f"{source.root}/{name.removesuffix(SUFFIX)}" for name in names]
+        own = [source] if place.is_file() else []
+        return [*own, *(Source(source.root, path) for path in paths)]
+
+    def copies(self, source: Source) -> list[Path]:
+        """List the copies of a session and its side files, but not of its sub-agents' sessions."""
+        kept = [(kind, each) for kind in (LIVE, GONE) for each in self.kept(kind, source)]
+        return [
+            self._place(kind, each)
+            for kind, each in kept
+            if each == source or not each.path.endswith(".jsonl")
+        ]
+
+    def remove(self, source: Source) -> None:
+        for path in self.copies(source):
+            path.unlink(missing_ok=True)
+
+
+def _covered(place: Path) -> tuple[int, bytes] | None:
+    """Read how many bytes a copy covers, and their last ones' print; None: nothing, or torn."""
+    try:
+        with place.open("rb") as file:
+            file.seek(-_MARK.size, os.SEEK_END)
+            data = file.read()
+    except OSError:
+        return None
+    magic, length, size, printed, crc = _MARK.unpack(data)
+    if magic != _MAGIC or length != _MARK.size - 8 or crc != zlib.crc32(data[:-4]):
+        return None
+    return size, printed
+
+
+def _begins(fd: int, size: int, covered: tuple[int, bytes]) -> bool:
+    """Whether a file still begins with what a copy covers."""
+    at, printed = covered
+    return at <= size and _print(fd, at) == printed
+
+
+def _print(fd: int, at: int) -> bytes:
+    first = max(0, at - PRINTED)
+    return blake2b(os.pread(fd, at - first, first), digest_size=16).digest()
+
+
+def _line_end(fd: int, start: int, size: int, path: str) -> int:
+    """Return the end of a file's last whole line; of other files, their end."""
+    if not path.endswith(".jsonl"):
+        return size
+    end = size
+    while end > start:
+        first = max(start, end - BLOCK)
+        newline = os.pread(fd, end - first, first).rfind(b"\n")
+        if newline >= 0:
+            return first + newline + 1
+        end = first
+    return start
+
+
+def _append(fd: int, start: int, end: int, place: Path, *, fresh: bool) -> None:
+    """Append a frame of a file's bytes, and a mark."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else os.O_APPEND)
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    with os.fdopen(os.open(place, flags, 0o600), "wb") as file:
+        with compressor.stream_writer(file, closefd=False, size=end - start) as frame:
+            for at in range(start, end, BLOCK):
+                frame.write(_exactly(fd, min(BLOCK, end - at), at))
+        head = _MARK.pack(_MAGIC, _MARK.size - 8, end, _print(fd, end), 0)[:-4]
+        file.write(head + struct.pack("<I", zlib.crc32(head)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _copy_raw(fd: int, status: os.stat_result, place: Path) -> int:
+    """Copy a file that is compressed already."""
+    make_directory(place.parent)
+    data = b"".join(
+        _exactly(fd, min(BLOCK, status.st_size - at), at) for at in range(0, status.st_size, BLOCK)
+    )
+    write_atomically(place, data)
+    os.utime(place, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    return len(data)
+
+
+def _exactly(fd: int, length: int, at: int) -> bytes:
+    data = os.pread(fd, length, at)
+    if len(data) != length:
+        raise OSError(0, "the file shrank while it was copied")
+    return data
+
+
+def _blocks(place: Path) -> Iterator[bytes]:
+    """Decompress a copy, block by block; ZstdError if it is damaged or torn."""
+    decoder = zstandard.ZstdDecompressor()
+    with place.open("rb") as file:
+        reader = decoder.stream_reader(file, read_across_frames=True)
+        while block := reader.read(BLOCK):
+            yield block
+
+
+def _repack(live: Path, new: Path) -> None:
+    """Compress a copy as one frame; a torn end, as after a crash, is left out."""
+    compressor = zstandard.ZstdCompressor(level=FINAL_LEVEL, write_checksum=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with compressor.stream_writer(file, closefd=False) as frame, suppress(zstandard.ZstdError):
+            for block in _blocks(live):
+                frame.write(block)
+        file.flush()
+        os.fsync(file.fileno())

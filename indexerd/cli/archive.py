@@ -1,0 +1,102 @@
+"""`archive` and `restore`: keep compressed copies of sessions, and put them back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from indexerd.amounts import count
+from indexerd.archive.copies import GONE, LIVE, Archive
+from indexerd.cli import printing as render
+from indexerd.cli.backend import aside, project
+from indexerd.cli.main import REF, as_json, command, current, option
+from indexerd.errors import DaemonDownError, NotFoundError, UsageError
+
+
+def _archive() -> Archive:
+    return Archive(current().places.data_dir / "archive")
+
+
+def _switch(*, on: bool) -> str:
+    """Write `[archive] enabled` to the configuration, and have the daemon read it."""
+    import tomlkit
+
+    from indexerd.integrations.changes import Edit, Text, apply
+
+    file = current().places.config_file
+    if file.suffix == ".json":
+        raise UsageError(f"set archive.enabled in {file} yourself", hint="then reload the daemon")
+
+    def change(text: Text) -> Text:
+        document = tomlkit.parse(text or "")
+        document.setdefault("archive", tomlkit.table())["enabled"] = on
+        return tomlkit.dumps(document)
+
+    done = apply([Edit(str(file), change)])
+    if as_json({"enabled": on, "file": str(file), "did": done[0]["did"]}):
+        return ""
+    try:
+        os.kill(current().call("hello", {})["pid"], signal.SIGHUP)
+    except (DaemonDownError, ProcessLookupError):
+        aside("the daemon is not running; it will read this when it starts")
+    return f"{'on' if on else 'off'}: {render.exact(str(file))}"
+
+
+@command()
+def on() -> str:
+    """Keep copies of all sessions from now on."""
+    return _switch(on=True)
+
+
+@command()
+def off() -> str:
+    """Make no more copies; those that exist stay."""
+    return _switch(on=False)
+
+
+@command()
+def status() -> Iterator[str]:
+    """Show how many sessions have copies, and their size."""
+    archive, settings = _archive(), current().loaded.settings.archive
+    answer = {"enabled": settings.enabled, "directory": str(archive.directory)}
+    answer |= {"maxGb": settings.max_gb}
+    for kind in (LIVE, GONE):
+        found = [*archive.entries(kind)]
+        answer[f"{kind}Sessions"] = sum(source.path.endswith(".jsonl") for source, _ in found)
+        answer[f"{kind}Bytes"] = sum(status.st_size for _, status in found)
+    if not as_json(answer):
+        yield from render.fields(answer, " ".join(answer))
+
+
+archive = click.Group(
+    "archive", [on, off, status], help="Keep copies of sessions, in case their agents delete them."
+)
+
+
+@command(REF, option("--to", "Restore below this directory.", metavar="DIR", type=project))
+def restore(ref: str, to: str | None) -> Iterator[str]:
+    """Put an archived session back where its agent looks, byte for byte.
+
+    A file that exists is never overwritten.
+    """
+    row = current().call("get", {"ref": ref, "cwd": project()})["session"]
+    archive = _archive()
+    source = archive.source_of(row["sessionFile"])
+    if source is None:
+        gone = "the archive has no copy of this session"
+        raise NotFoundError(gone if row["gone"] else "the session's file is there already")
+    written = []
+    for each in archive.kept(GONE, source):
+        below = os.path.relpath(each.path, Path(source.path).parent)
+        target = f"{to}/{below}" if to else each.path
+        archive.restore(each, target)
+        written.append(target)
+        if not to:
+            archive.withdraw(each)
+    if not as_json({"sessionId": row["sessionId"], "files": written}):
+        yield from map(render.exact, written)
+        aside(f"restored: {count(len(written), 'file')}")
