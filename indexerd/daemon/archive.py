@@ -25,6 +25,7 @@ NEARLY_FULL = 0.9  # share of the limit from which `status` warns
 GIGABYTE = 1e9
 RESTLESS = 10  # times quiet_seconds after which a session is copied although it still grows
 RETRY_SECONDS = 60.0
+RATIO = 0.3  # of the size of a copy and its file, about: an estimate before it is made
 
 Row = dict[str, Any]
 
@@ -154,16 +155,18 @@ class Keeper:
             except FileNotFoundError:  # its removal has not been noticed yet
                 continue
             newer = None if source.path in pinned else status.st_mtime_ns
-            if not self._make_room(status.st_size - self.archive.size_of(each), newer, pinned):
+            grown = max(0, status.st_size - self.archive.size_of(each))
+            if not self._make_room(round(RATIO * grown), newer, pinned):
                 self.skipped += 1
                 return
             with suppress(FileNotFoundError):
                 self.size += self.archive.copy(each)
+            self._make_room(0, newer, pinned)
 
     def _make_room(self, need: int, newer: int | None, pinned: set[str]) -> bool:
         """Remove the oldest copies, but none as new as `newer`; return whether there is room."""
         most = self.pipeline.settings.archive.max_gb * GIGABYTE
-        if need <= 0 or self.size + need <= most:
+        if self.size + need <= most:
             return True
         entries = [entry for kind in (LIVE, GONE) for entry in self.archive.entries(kind)]
         for source, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):

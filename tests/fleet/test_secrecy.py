@@ -179,9 +179,9 @@ def test_an_owner_without_special_rights_makes_fleets_and_sees_no_rows(pg: Postg
 
 def _swap(pg: Postgres, peer: Peer, statement: str, *values: object) -> None:
     pg.query(
-        f"UPDATE indexerd.log SET {statement} AND machine = %s",
+        f"UPDATE indexerd.log SET {statement} AND machine = %s",  # noqa: S608 - ours
         *values,
-        peer.identity.machine,  # noqa: S608
+        peer.identity.machine,
     )
 
 
