@@ -67,6 +67,11 @@ class Inbox:
         cursors: dict[str, int] = self._store.notes(PULLED, _number)
         return cursors
 
+    def begin(self, machine: str) -> None:
+        """Prepare to read a machine's records; `apply` tells if all must be read again since."""
+        sql = "INSERT OR IGNORE INTO note VALUES (?, ?, ?)"
+        self._store.run(sql, PULLED, machine, msgspec.msgpack.encode(0))
+
     def machines(self) -> list[str]:
         """List the machines of which something was applied."""
         return [*self._store.notes(NUMBERS)]
@@ -99,8 +104,6 @@ class Inbox:
         applied = Applied({}, {})
         with self._store.batch():
             self._store.note(NUMBERS, machine, msgspec.msgpack.encode(number))
-            started = "INSERT OR IGNORE INTO note VALUES (?, ?, ?)"
-            self._store.run(started, PULLED, machine, msgspec.msgpack.encode(0))
             for seq, record in arrived:
                 if isinstance(record, str):
                     self._refuse(machine, seq, record)

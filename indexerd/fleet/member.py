@@ -229,6 +229,7 @@ class Machine:
     async def _read(self, server: Server, identity: Identity, member: Member, after: int) -> bool:
         """Read a machine's records after a number; return as `_pull` does."""
         run, inbox, committed = self.here.run, self.here.inbox, monotonic()
+        await run(inbox.begin, member.machine)
         while after < member.head:
             page = await server.page(member.machine, after)
             opened = await asyncio.to_thread(_unsealed, identity, member.machine, page)

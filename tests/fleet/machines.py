@@ -308,12 +308,29 @@ class Peer:
             inbox = machine.here.inbox
             if cut == "pull":
                 inbox.advance = _cut  # type: ignore[method-assign]
+            elif cut == "index":
+                inbox.apply = self._lose_index_after(inbox.apply)  # type: ignore[method-assign]
             try:
                 await machine._pull(server, self.identity)
             finally:
-                inbox.__dict__.pop("advance", None)
+                for name in ("advance", "apply"):
+                    inbox.__dict__.pop(name, None)
             to = Cut(server, after=cut == "after") if cut in ("before", "after") else server
             await machine._push(to, self.identity, machine.outbox)  # type: ignore[arg-type]
+
+    def _lose_index_after(self, apply: Any) -> Any:
+        """Make `apply` start a new index once, as if the old one were found to be damaged."""
+
+        def lossy(*values: Any) -> Any:
+            answer = apply(*values)
+            self.machine.here.inbox.__dict__.pop("apply")
+            self.store.note("index", "name", None)
+            self.index.open()
+            for session_id, (found, texts) in self.own.items():
+                self.put(session_id, found["name"], texts, replace=True)
+            return answer
+
+        return lossy
 
     @property
     def identity(self) -> Identity:

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from indexerd.fleet import outbox, server
 from tests.fleet.machines import Peer, peers
 from tests.fleet.postgres import Postgres
 
 MACHINES = st.integers(0, 2)
 NUMBERS = st.integers(0, 2)
-CUTS = st.sampled_from(["", "", "before", "after", "pull"])
+CUTS = st.sampled_from(["", "", "before", "after", "pull", "index"])
 
 
 class Machines(RuleBasedStateMachine):
@@ -122,7 +123,11 @@ class Machines(RuleBasedStateMachine):
 
 
 @pytest.mark.faults
-def test_three_machines_converge_whatever_is_interrupted(pg: Postgres) -> None:
+def test_three_machines_converge_whatever_is_interrupted(
+    pg: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "PAGE_RECORDS", 3)  # many pages and batches
+    monkeypatch.setattr(outbox, "BATCH_RECORDS", 4)
     Machines.url = pg.url
     run_state_machine_as_test(
         Machines,
@@ -136,3 +141,16 @@ def test_three_machines_converge_whatever_is_interrupted(pg: Postgres) -> None:
             phases=[Phase.generate],
         ),
     )
+
+
+def test_an_index_lost_between_two_pages_is_read_again_from_the_first(
+    pg: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "PAGE_RECORDS", 3)
+    with peers(pg.url, 2) as [a, b]:
+        for number in range(4):
+            a.put(f"s{number}", "Name", [f"text {number}"], replace=True)
+        a.sync()
+        b.sync("index")
+        b.sync()
+        assert b.shows() == {f"s{n}": ("m0", "Name", [f"text {n}"]) for n in range(4)}
