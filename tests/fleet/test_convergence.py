@@ -123,6 +123,7 @@ class Machines(RuleBasedStateMachine):
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(240)
 def test_three_machines_converge_whatever_is_interrupted(
     pg: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
