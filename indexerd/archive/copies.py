@@ -4,9 +4,9 @@
     gone/<root>/<path>.zst    a copy whose file is gone: a root of sessions, read like any other
 
 A copy is zstd frames with checksums, so `zstdcat` prints the file. Growth appends a frame; after it
-a skippable frame says how much is covered. Where that is missing or does not match the file, as
-after a crash or when the file was rewritten, the copy is made again. Lines that are still being
-written wait.
+a skippable frame, the mark, says how much is covered. What follows the last mark, as after a crash,
+is dropped; where the mark does not match the file, which was rewritten, the copy is made again.
+Lines that are still being written wait.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
+from mmap import mmap
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -25,6 +26,7 @@ import zstandard
 
 from indexerd.disk import make_directory, sync_names, write_atomically
 from indexerd.errors import SessionUnreadableError, UsageError, WriteError
+from indexerd.paths import within
 
 SUFFIX = ".zst"
 LIVE, GONE = "live", "gone"
@@ -51,7 +53,7 @@ class Archive:
         self.directory = directory
 
     def _root(self, kind: str, root: str) -> Path:
-        return self.directory / kind / quote(root, safe="")
+        return self.directory / kind / quote(root, safe="", errors="surrogateescape")
 
     def _place(self, kind: str, source: Source) -> Path:
         below = os.path.relpath(source.path.removesuffix(SUFFIX), source.root)
@@ -63,19 +65,23 @@ class Archive:
         for folder, _, names in os.walk(top):
             for name in names:
                 path = Path(folder, name)
-                root, _, below = str(path.relative_to(top)).partition("/")
                 if name.endswith(SUFFIX):
                     with suppress(OSError):
-                        original = f"{unquote(root)}/{below.removesuffix(SUFFIX)}"
-                        yield Source(unquote(root), original), path.stat()
+                        yield _original(str(path.relative_to(top))), path.stat()
 
     def source_of(self, path: str) -> Source | None:
         """Return the file whose copy, without its file, has this path."""
         top = f"{self.directory / GONE}/"
         if not path.startswith(top):
             return None
-        root, _, below = path.removeprefix(top).partition("/")
-        return Source(unquote(root), f"{unquote(root)}/{below.removesuffix(SUFFIX)}")
+        return _original(path.removeprefix(top))
+
+    def find(self, path: str) -> Source | None:
+        """Return the file whose copy may have this path, or which had it."""
+        names = [each.name for kind in (GONE, LIVE) for each in self.directory.glob(f"{kind}/*")]
+        roots = [unquote(name, errors="surrogateescape") for name in names]
+        known = (Source(root, path) for root in roots if within(path, root))
+        return self.source_of(path) or next(known, None)
 
     def sides(self, source: Source) -> list[Source]:
         """List a session's other files, in the directory with its file's name: tools' results."""
@@ -90,28 +96,39 @@ class Archive:
     def copy(self, source: Source) -> int:
         """Bring the copy of a file up to date; return the bytes by which the copy has grown.
 
-        OSError: the file cannot be read, or the copy not be written; the old copy stays.
+        FileNotFoundError: it is gone. SessionUnreadableError: it cannot be read. OSError: the copy
+        cannot be written. In all these cases the old copy stays.
         """
         place = self._place(LIVE, source)
-        fd = os.open(source.path, _READ)
         try:
+            fd = os.open(source.path, _READ)
+        except FileNotFoundError:
+            raise
+        except OSError as bad:
+            raise SessionUnreadableError(f"cannot read {source.path}: {bad.strerror}") from None
+        try:
+            self._withdraw(source)
+            before = place.stat().st_size if place.exists() else 0
             status = os.fstat(fd)
             if source.path.endswith(SUFFIX):  # by its agent, which had it as a plain file before
-                return 0 if place.exists() else _copy_raw(fd, status, place)
-            covered = _covered(place)
+                return _copy_raw(fd, status, place) - before
+            covered = _cut(place)
             if covered is None or not _begins(fd, status.st_size, covered):
                 covered = None
             start = covered[0] if covered else 0
             end = _line_end(fd, start, status.st_size, source.path)
-            if end == start and covered:
+            if end == start and (covered or place.exists()):  # or it was emptied for a rewrite
                 return 0
             make_directory(place.parent)
-            before = place.stat().st_size if place.exists() else 0
-            new = place if covered else place.with_name(f".{place.name}.new")
+            new = place if covered else _temporary(place)
+            whole = place.stat().st_size if covered else 0
             try:
                 _append(fd, start, end, new, fresh=not covered)
-            except OSError:
-                os.truncate(new, before if covered else 0)
+            except BaseException:
+                if covered:
+                    os.truncate(new, whole)
+                else:
+                    new.unlink(missing_ok=True)
                 raise
             os.utime(new, ns=(status.st_mtime_ns, status.st_mtime_ns))
             new.replace(place)
@@ -132,7 +149,7 @@ class Archive:
         """Let the copies of files that are gone be read instead; return whether there are any."""
         found = False
         for each in self.kept(LIVE, source):
-            if not os.path.lexists(each.path):
+            if not is_there(each.path):
                 self._publish(each)
                 found = True
         return found
@@ -140,12 +157,21 @@ class Archive:
     def _publish(self, source: Source) -> None:
         live, gone = self._place(LIVE, source), self._place(GONE, source)
         make_directory(gone.parent)
-        new = gone.with_name(f".{gone.name}.new")
-        _repack(live, new)
-        os.utime(new, ns=(live.stat().st_mtime_ns,) * 2)
-        new.replace(gone)
+        new = _temporary(gone)
+        _cut(live)
+        if _repack(live, new):
+            os.utime(new, ns=(live.stat().st_mtime_ns,) * 2)
+            new.replace(gone)
+        else:  # damaged: kept as it is
+            new.unlink()
+            live.replace(gone)
         sync_names(gone.parent)
-        live.unlink()
+        live.unlink(missing_ok=True)
+
+    def gone(self, source: Source) -> list[Source]:
+        """List those of a session's files that are gone and of which there are copies."""
+        every = [*self.kept(GONE, source), *self.kept(LIVE, source)]
+        return [each for each in dict.fromkeys(every) if not is_there(each.path)]
 
     def restore(self, source: Source, target: str) -> None:
         """Write the copy of a file that is gone to a new file, byte for byte.
@@ -153,6 +179,7 @@ class Archive:
         UsageError: there is a file already. SessionUnreadableError: the copy is damaged.
         """
         place, path = self._place(GONE, source), Path(target)
+        place = place if place.is_file() else self._place(LIVE, source)
         try:
             make_directory(path.parent)
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -163,7 +190,7 @@ class Archive:
             raise WriteError(f"cannot write {target}: {bad.strerror}") from None
         try:
             with os.fdopen(fd, "wb") as file:
-                for block in _blocks(place):
+                for block in _blocks(place, marked=True):
                     file.write(block)
                 file.flush()
                 os.fsync(file.fileno())
@@ -177,7 +204,7 @@ class Archive:
             raise
         sync_names(path.parent)
 
-    def withdraw(self, source: Source) -> None:
+    def _withdraw(self, source: Source) -> None:
         """Stop reading a file's copy instead of the file, which is there again."""
         gone = self._place(GONE, source)
         if gone.is_file():
@@ -208,14 +235,56 @@ class Archive:
         for path in self.copies(source):
             path.unlink(missing_ok=True)
 
+    def tidy(self) -> None:
+        """Remove what a crash left half-written."""
+        for path in self.directory.rglob(".*"):
+            if path.name.endswith((".new", ".tmp")):
+                path.unlink(missing_ok=True)
+
+
+def is_there(path: str) -> bool:
+    """Whether a file exists, or its agent compressed it."""
+    plain = path.removesuffix(SUFFIX)
+    return os.path.lexists(plain) or os.path.lexists(plain + SUFFIX)
+
+
+def _original(below: str) -> Source:
+    """Return the file whose copy has this path below the directory of all roots."""
+    root, _, name = below.partition("/")
+    root = unquote(root, errors="surrogateescape")
+    return Source(root, f"{root}/{name.removesuffix(SUFFIX)}")
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f".{place.name}.new")
+
+
+def _cut(place: Path) -> tuple[int, bytes] | None:
+    """Cut a copy after its last mark, and return that; None: there is no mark or no copy."""
+    if (covered := _covered(place)) or not place.is_file() or not place.stat().st_size:
+        return covered
+    magic = struct.pack("<I", _MAGIC)
+    with place.open("r+b") as file, mmap(file.fileno(), 0) as data:
+        at = data.rfind(magic)
+        while at >= 0 and not (covered := _parse(data[at : at + _MARK.size])):
+            at = data.rfind(magic, 0, at)
+    if covered:
+        os.truncate(place, at + _MARK.size)
+    return covered
+
 
 def _covered(place: Path) -> tuple[int, bytes] | None:
     """Read how many bytes a copy covers, and their last ones' print; None: nothing, or torn."""
     try:
         with place.open("rb") as file:
             file.seek(-_MARK.size, os.SEEK_END)
-            data = file.read()
+            return _parse(file.read())
     except OSError:
+        return None
+
+
+def _parse(data: bytes) -> tuple[int, bytes] | None:
+    if len(data) != _MARK.size:
         return None
     magic, length, size, printed, crc = _MARK.unpack(data)
     if magic != _MAGIC or length != _MARK.size - 8 or crc != zlib.crc32(data[:-4]):
@@ -226,12 +295,21 @@ def _covered(place: Path) -> tuple[int, bytes] | None:
 def _begins(fd: int, size: int, covered: tuple[int, bytes]) -> bool:
     """Whether a file still begins with what a copy covers."""
     at, printed = covered
-    return at <= size and _print(fd, at) == printed
+    return at <= size and _print(_last(fd, at)) == printed
 
 
-def _print(fd: int, at: int) -> bytes:
+def _last(fd: int, at: int) -> bytes:
     first = max(0, at - PRINTED)
-    return blake2b(os.pread(fd, at - first, first), digest_size=16).digest()
+    return os.pread(fd, at - first, first)
+
+
+def _print(last: bytes) -> bytes:
+    return blake2b(last, digest_size=16).digest()
+
+
+def _mark(size: int, last: bytes) -> bytes:
+    head = _MARK.pack(_MAGIC, _MARK.size - 8, size, _print(last), 0)[:-4]
+    return head + struct.pack("<I", zlib.crc32(head))
 
 
 def _line_end(fd: int, start: int, size: int, path: str) -> int:
@@ -256,14 +334,17 @@ def _append(fd: int, start: int, end: int, place: Path, *, fresh: bool) -> None:
         with compressor.stream_writer(file, closefd=False, size=end - start) as frame:
             for at in range(start, end, BLOCK):
                 frame.write(_exactly(fd, min(BLOCK, end - at), at))
-        head = _MARK.pack(_MAGIC, _MARK.size - 8, end, _print(fd, end), 0)[:-4]
-        file.write(head + struct.pack("<I", zlib.crc32(head)))
+        file.write(_mark(end, _last(fd, end)))
         file.flush()
         os.fsync(file.fileno())
 
 
 def _copy_raw(fd: int, status: os.stat_result, place: Path) -> int:
-    """Copy a file that is compressed already."""
+    """Copy a file that is compressed already; return the copy's size."""
+    if place.exists():
+        known = place.stat()
+        if (known.st_size, known.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
+            return known.st_size
     make_directory(place.parent)
     data = b"".join(
         _exactly(fd, min(BLOCK, status.st_size - at), at) for at in range(0, status.st_size, BLOCK)
@@ -274,27 +355,40 @@ def _copy_raw(fd: int, status: os.stat_result, place: Path) -> int:
 
 
 def _exactly(fd: int, length: int, at: int) -> bytes:
-    data = os.pread(fd, length, at)
+    try:
+        data = os.pread(fd, length, at)
+    except OSError as bad:
+        raise SessionUnreadableError(f"cannot read the file: {bad.strerror}") from None
     if len(data) != length:
-        raise OSError(0, "the file shrank while it was copied")
+        raise SessionUnreadableError("the file shrank while it was copied")
     return data
 
 
-def _blocks(place: Path) -> Iterator[bytes]:
-    """Decompress a copy, block by block; ZstdError if it is damaged or torn."""
-    decoder = zstandard.ZstdDecompressor()
+def _blocks(place: Path, *, marked: bool) -> Iterator[bytes]:
+    """Decompress a copy, block by block; ZstdError if it is damaged or not what its mark says."""
+    decoder, size, covered = zstandard.ZstdDecompressor(), 0, _covered(place)
     with place.open("rb") as file:
         reader = decoder.stream_reader(file, read_across_frames=True)
         while block := reader.read(BLOCK):
+            size += len(block)
             yield block
+    if (marked and covered is None) or (covered and covered[0] != size):
+        raise zstandard.ZstdError("a part is missing")
 
 
-def _repack(live: Path, new: Path) -> None:
-    """Compress a copy as one frame; a torn end, as after a crash, is left out."""
+def _repack(live: Path, new: Path) -> bool:
+    """Compress a copy as one frame, with a mark; return whether the copy was whole."""
     compressor = zstandard.ZstdCompressor(level=FINAL_LEVEL, write_checksum=True)
+    size, last = 0, b""
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        with compressor.stream_writer(file, closefd=False) as frame, suppress(zstandard.ZstdError):
-            for block in _blocks(live):
-                frame.write(block)
+        try:
+            with compressor.stream_writer(file, closefd=False) as frame:
+                for block in _blocks(live, marked=False):
+                    frame.write(block)
+                    size, last = size + len(block), (last + block)[-PRINTED:]
+        except zstandard.ZstdError:
+            return False
+        file.write(_mark(size, last))
         file.flush()
         os.fsync(file.fileno())
+    return True

@@ -85,18 +85,17 @@ def restore(ref: str, to: str | None) -> Iterator[str]:
     """
     row = current().call("get", {"ref": ref, "cwd": project()})["session"]
     archive = _archive()
-    source = archive.source_of(row["sessionFile"])
-    if source is None:
+    source = archive.find(row["sessionFile"])
+    files = archive.gone(source) if source else []
+    if source is None or not files:
         gone = "the archive has no copy of this session"
         raise NotFoundError(gone if row["gone"] else "the session's file is there already")
     written = []
-    for each in archive.kept(GONE, source):
+    for each in files:
         below = os.path.relpath(each.path, Path(source.path).parent)
         target = f"{to}/{below}" if to else each.path
         archive.restore(each, target)
         written.append(target)
-        if not to:
-            archive.withdraw(each)
     if not as_json({"sessionId": row["sessionId"], "files": written}):
         yield from map(render.exact, written)
         aside(f"restored: {count(len(written), 'file')}")

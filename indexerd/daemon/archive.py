@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from time import monotonic
 from typing import Any
 
-from indexerd.archive.copies import GONE, LIVE, Archive, Source
+from indexerd.amounts import count
+from indexerd.archive.copies import GONE, LIVE, SUFFIX, Archive, Source, is_there
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import hold
-from indexerd.errors import IndexerdError
-from indexerd.sessions.info import base_name
+from indexerd.errors import IndexerdError, SessionUnreadableError
+from indexerd.sessions.info import SessionInfo, base_name
 from indexerd.sources.roots import SUFFIXES
 
 NEARLY_FULL = 0.9  # share of the limit from which `status` warns
+SLACK = 0.01  # share of the limit that is freed besides, so that not each copy looks at all others
 GIGABYTE = 1e9
 RESTLESS = 10  # times quiet_seconds after which a session is copied although it still grows
 RETRY_SECONDS = 60.0
-RATIO = 0.3  # of the size of a copy and its file, about: an estimate before it is made
 
 Row = dict[str, Any]
 
@@ -37,13 +39,15 @@ class Keeper:
     pipeline: Pipeline
     archive: Archive
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    trouble: str = ""  # why the archive cannot be written now
+    trouble: tuple[str, str] | None = None  # why the archive cannot be written now, and the cure
     size: int = 0  # bytes of all copies
-    skipped: int = 0  # sessions that did not fit
+    skipped: set[str] = field(default_factory=set)  # sessions that did not fit
     _held: int = -1  # the lock: two daemons may share a data directory
     _swept: bool = False
     _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first, last change
     _lost: dict[str, str] = field(default_factory=dict)  # sessions whose file is gone: its path
+    _copied: dict[str, list[Source]] = field(default_factory=dict)  # by session
+    _oldest_ns: int = 0  # no copy is older: there is no room for sessions that are
 
     async def run(self) -> None:
         """Keep the archive until cancelled."""
@@ -53,36 +57,50 @@ class Keeper:
             self.wake.clear()
             try:
                 await self._work()
-                self.trouble = ""
+                self.trouble = None
             except (IndexerdError, OSError) as bad:
-                why = str(bad) if isinstance(bad, IndexerdError) else os.strerror(bad.errno or 0)
-                if why != self.trouble:
-                    self.pipeline.bus.log("archive.failed", {"reason": why})
-                self.trouble = why
+                trouble = str(bad), "free some space; it is tried again"
+                if isinstance(bad, IndexerdError):
+                    trouble = str(bad), bad.hint
+                if trouble != self.trouble:
+                    self.pipeline.bus.log("archive.failed", {"reason": trouble[0]})
+                self.trouble = trouble
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self.wake.wait()
+
+    def reload(self) -> None:
+        """Apply new settings: all sessions are compared with their copies."""
+        self._swept = False
+        self.wake.set()
 
     @property
     def _on(self) -> bool:
         return self.pipeline.settings.archive.enabled
 
     async def _work(self) -> None:
-        if self._on and self._held < 0:
+        if not (self._on or self.archive.directory.is_dir()):
+            return
+        if self._held < 0:
             self._held = await asyncio.to_thread(hold, self.archive.directory / "lock")
-        if self._on and not self._swept:
-            infos = await self.pipeline.read(lambda: [*self.pipeline.library.files.owners.infos()])
-            self._due |= dict.fromkeys((info.session_id for info in infos), (0.0, 0.0))
-            await asyncio.to_thread(self._sweep, {base_name(info.path) for info in infos})
+        if not self._swept:
+            await self._sweep()
             self._swept = True
         while self._lost:
             session_id = next(iter(self._lost))
             await self._let_go(session_id, self._lost[session_id])
             self._lost.pop(session_id)
         quiet, now = self.pipeline.settings.archive.quiet_seconds, monotonic()
-        for session_id, (first, last) in [*self._due.items()] if self._on else ():
-            if now >= min(last + quiet, first + RESTLESS * quiet):
-                await self._copy(session_id)
+        due = [
+            session_id
+            for session_id, (first, last) in (self._due.items() if self._on else ())
+            if now >= min(last + quiet, first + RESTLESS * quiet)
+        ]
+        pinned = await self.pipeline.read(self._pinned) if due else set()
+        for session_id in due:
+            change = self._due.get(session_id)
+            await self._copy(session_id, pinned)
+            if self._due.get(session_id) == change:
                 self._due.pop(session_id, None)
 
     def _pause(self) -> float | None:
@@ -109,80 +127,138 @@ class Keeper:
             first, _ = self._due.get(str(session_id), (now, now))
             self._due[str(session_id)] = first, now
 
-    def _sweep(self, alive: set[str]) -> None:
-        """Find files that went while no daemon ran; `alive`: names of those that are there."""
-        for source, _ in [*self.archive.entries(LIVE)]:
-            if not source.path.endswith(".jsonl") or os.path.lexists(source.path):
-                continue
-            if base_name(source.path) in alive:  # in another place, as after archiving by its agent
-                self.archive.remove(source)
-            else:
-                self.archive.publish(source)
-        self.size = sum(s.st_size for kind in (LIVE, GONE) for _, s in self.archive.entries(kind))
+    async def _sweep(self) -> None:
+        """Compare all copies with what is there, as files may have gone while no daemon ran."""
+        infos, excluded = await self.pipeline.read(self._known)
+        moved = {base_name(info.path) for info in infos if info.agent == "codex"}
+        moved |= {base_name(path) for path in excluded}
+        await asyncio.to_thread(self._settle, moved, excluded)
+        if self._on:
+            self._due |= dict.fromkeys((info.session_id for info in infos), (0.0, 0.0))
+
+    def _known(self) -> tuple[list[SessionInfo], set[str]]:
+        """Return the sessions whose files are there, newest first, and the excluded files."""
+        files = self.pipeline.library.files
+        infos = [info for info in files.owners.infos() if files.original(info.path) == info.path]
+        infos.sort(key=lambda info: -info.modified_ms)
+        return infos, {path.removesuffix(SUFFIX) for path in files.excluded()}
+
+    def _settle(self, moved: set[str], excluded: set[str]) -> None:
+        self.archive.tidy()
+        for kind in (GONE, LIVE):
+            for source, _ in [*self.archive.entries(kind)]:
+                if source.path in excluded:
+                    self.archive.remove(source)
+                elif kind == LIVE and not is_there(source.path):
+                    self._give_up(source, moved)
+        self.size = sum(status.st_size for _, status in self._entries())
+        self.skipped.clear()
+        self._oldest_ns = 0
+
+    def _give_up(self, source: Source, moved: Container[str]) -> bool:
+        """Let the copy of a file that is gone be read, unless the file has moved."""
+        if base_name(source.path) not in moved:
+            return self.archive.publish(source)
+        self.archive.remove(source)
+        return False
+
+    def _entries(self) -> list[tuple[Source, os.stat_result]]:
+        return [entry for kind in (LIVE, GONE) for entry in self.archive.entries(kind)]
 
     async def _let_go(self, session_id: str, path: str) -> None:
         """Let the copy of a file that is gone be read; remove that of an excluded one."""
-        library = self.pipeline.library
-        root = await self.pipeline.read(library.files.root_of, path)
-        if root is None or root.kept:
-            return
-        if not await self.pipeline.read(library.store.get, session_id):  # excluded or purged
-            await asyncio.to_thread(self.archive.remove, Source(root.sessions, path))
-        elif await asyncio.to_thread(self.archive.publish, Source(root.sessions, path)):
-            self.pipeline.rescan()
+        files, sources = self.pipeline.library.files, self._copied.pop(session_id, [])
+        if root := await self.pipeline.read(files.root_of, path):
+            own = self.archive.source_of(path) or Source(root.sessions, path)
+            sources = [*{own: None} | dict.fromkeys(sources)]
+        hidden = await self.pipeline.read(files.hides, session_id, path)
+        for source in sources:
+            if hidden:
+                await asyncio.to_thread(self.archive.remove, source)
+            elif await asyncio.to_thread(self.archive.publish, source):
+                self.pipeline.rescan()
 
     # -- copies
 
-    async def _copy(self, session_id: str) -> None:
-        source, pinned = await self.pipeline.read(self._source, session_id)
-        if source is not None:
-            await asyncio.to_thread(self._copy_all, source, pinned)
+    async def _copy(self, session_id: str, pinned: set[str]) -> None:
+        sources = await self.pipeline.read(self._sources, session_id)
+        if sources:
+            await asyncio.to_thread(self._copy_all, session_id, sources, pinned)
 
-    def _source(self, session_id: str) -> tuple[Source | None, set[str]]:
-        """Return a session's file, if the archive is for it, and the files of pinned sessions."""
+    def _sources(self, session_id: str) -> list[Source]:
+        """Return a session's files: several after a revert in Codex."""
+        files, found = self.pipeline.library.files, dict[str, Source]()
+        for path in (file.path for file in files.owners.files(session_id)):
+            root = files.root_of(path)
+            if root and not root.kept and path.endswith(SUFFIXES):
+                found.setdefault(path.removesuffix(SUFFIX), Source(root.sessions, path))
+        return [*found.values()]
+
+    def _pinned(self) -> set[str]:
+        """Return the files of pinned sessions, without suffixes."""
         library = self.pipeline.library
-        info = library.files.info(session_id)
-        root = library.files.root_of(info.path) if info else None
-        if info is None or root is None or root.kept or not info.path.endswith(SUFFIXES):
-            return None, set()
         rows = library.store.select("SELECT file FROM session WHERE pinned")
-        return Source(root.sessions, info.path), {str(file) for (file,) in rows}
+        return {_stem(library.files.original(str(file))) for (file,) in rows}
 
-    def _copy_all(self, source: Source, pinned: set[str]) -> None:
-        for each in (source, *self.archive.sides(source)):
-            try:
+    def _copy_all(self, session_id: str, sources: list[Source], pinned: set[str]) -> None:
+        self.skipped.discard(session_id)
+        for each in [each for source in sources for each in (source, *self.archive.sides(source))]:
+            # A file may have gone unnoticed; of one that cannot be read, `status` says so.
+            with suppress(FileNotFoundError, SessionUnreadableError):
                 status = os.lstat(each.path)
-            except FileNotFoundError:  # its removal has not been noticed yet
-                continue
-            newer = None if source.path in pinned else status.st_mtime_ns
-            grown = max(0, status.st_size - self.archive.size_of(each))
-            if not self._make_room(round(RATIO * grown), newer, pinned):
-                self.skipped += 1
-                return
-            with suppress(FileNotFoundError):
+                need = status.st_size - self.archive.size_of(each)
+                if not self._make_room(need, each, status.st_mtime_ns, pinned):
+                    self.skipped.add(session_id)
+                    break
                 self.size += self.archive.copy(each)
-            self._make_room(0, newer, pinned)
+        moved = {base_name(source.path) for source in sources}
+        for old in self._copied.get(session_id, ()):
+            if old not in sources and not is_there(old.path) and self._give_up(old, moved):
+                self.pipeline.rescan()
+        self._copied[session_id] = sources
 
-    def _make_room(self, need: int, newer: int | None, pinned: set[str]) -> bool:
-        """Remove the oldest copies, but none as new as `newer`; return whether there is room."""
-        most = self.pipeline.settings.archive.max_gb * GIGABYTE
-        if self.size + need <= most:
+    def _make_room(self, need: int, source: Source, mtime_ns: int, pinned: set[str]) -> bool:
+        """Remove the oldest copies, none newer than the file to copy; return whether it fits."""
+        most, stays = self.pipeline.settings.archive.max_gb * GIGABYTE, _is_of(source, pinned)
+        if need <= 0 or self.size + need <= most:
             return True
-        entries = [entry for kind in (LIVE, GONE) for entry in self.archive.entries(kind)]
-        for source, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
-            if self.size + need <= most or (newer is not None and status.st_mtime_ns >= newer):
+        if mtime_ns <= self._oldest_ns and not stays:
+            return False
+        entries, victims, free = self._entries(), list[Source](), 0
+        self.size = sum(status.st_size for _, status in entries)
+        for old, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
+            if self.size - free + need <= (1 - SLACK) * most:
                 break
-            if source.path not in pinned:
-                self.archive.remove(source)
-                self.size -= status.st_size
-        return self.size + need <= most
+            if status.st_mtime_ns >= mtime_ns and not stays:
+                break
+            if old.path.endswith(".jsonl") and old != source and not _is_of(old, pinned):
+                victims.append(old)
+                free += sum(path.stat().st_size for path in self.archive.copies(old))
+        if self.size - free + need > most:
+            self._oldest_ns = max(self._oldest_ns, 0 if victims else mtime_ns)
+            return False
+        for old in victims:
+            self.archive.remove(old)
+        self.size -= free
+        return True
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """Find what the user should know: code, cause and cure."""
         limit = self.pipeline.settings.archive.max_gb
         if self._on and self.trouble:
-            yield "archive_unwritable", self.trouble, "free some space; it is tried again"
+            yield "archive_unwritable", *self.trouble
         if self._on and (self.skipped or self.size > NEARLY_FULL * limit * GIGABYTE):
-            cause = f"the archive has {self.size / GIGABYTE:.1f} of {limit:g} GB"
+            cause = f"the archive has {self.size / GIGABYTE:.3g} of {limit:g} GB"
+            if self.skipped:
+                cause += f", and {count(len(self.skipped), 'session')} did not fit"
             cure = "raise [archive] max_gb, or pin what must stay: the oldest copies go first"
             yield "archive_full", cause, cure
+
+
+def _stem(path: str) -> str:
+    return path.removesuffix(SUFFIX).removesuffix(".jsonl")
+
+
+def _is_of(source: Source, stems: set[str]) -> bool:
+    """Whether a file is one of these, or below the name of one."""
+    return not stems.isdisjoint([_stem(source.path), *map(str, PurePath(source.path).parents)])

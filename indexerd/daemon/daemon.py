@@ -330,7 +330,7 @@ class Daemon:
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
         self.fleet.reconsider()
-        self.keeper.wake.set()
+        self.keeper.reload()
         self.bus.log("daemon.config_reloaded", {})
 
     def _log_problems(self, loaded: Loaded) -> None:

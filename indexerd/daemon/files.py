@@ -291,10 +291,22 @@ class Files:
     def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
         """Whether the user excluded a session, or had it purged."""
         known = session_id in self.hidden or session_id in self.exclusions.forgotten
-        return known or self.exclusions.match(path, cwd)
+        return known or self._matches(path, cwd)
 
     def _forbids(self, path: str, info: SessionInfo | None) -> bool:
-        return self.exclusions.match(path, *((info.cwd, info.session_id) if info else ("", "")))
+        return self._matches(path, *((info.cwd, info.session_id) if info else ("", "")))
+
+    def _matches(self, path: str, cwd: str, session_id: str = "") -> bool:
+        return self.exclusions.match(self.original(path), cwd, session_id)
+
+    def original(self, path: str) -> str:
+        """Return where a file was, if the path is that of our archive's copy."""
+        root = self.root_of(path)
+        return root.original(path) if root else path
+
+    def excluded(self) -> set[str]:
+        """Return the files that the user excluded, or whose sessions were purged."""
+        return {self.original(file.path) for file in self._files.values() if file.excluded}
 
     def _excluded(self, path: str, cwd: str) -> bool:
         """Whether the user excluded a file in which a fork's history may begin."""
@@ -302,7 +314,7 @@ class Files:
         hidden = file is not None and file.excluded
         if hidden and any(session_id in path for session_id in self.exclusions.forgotten):
             hidden = False  # the forks of a purged session stay
-        return hidden or self.exclusions.match(path, cwd)
+        return hidden or self._matches(path, cwd)
 
     def renew_exclusions(self) -> None:
         """Drop files that are now excluded, and follow those that no longer are."""
@@ -353,7 +365,7 @@ class Files:
         if file is None:
             file = self._files[path] = SessionFile(path, root.agent)
             self.note_there(path)
-            file.excluded = self.exclusions.match(path, "")
+            file.excluded = self._matches(path, "")
         look = source_of(file.agent, path).look
         try:
             if not (file.excluded or (file.aside and file.aside == look(path))):
@@ -458,7 +470,7 @@ class Files:
         if _is_blank(state):  # emptied for a rewrite: announced once it has contents again
             file.unnoted, verdict = verdict, Verdict.SAME
         header = state.header
-        if header and self.exclusions.match(file.path, header.cwd, header.session_id):
+        if header and self._matches(file.path, header.cwd, header.session_id):
             self._hide(file)
             return
         info = file.info = self._make_info(file, state, old)

@@ -40,7 +40,9 @@ class SessionRoot:
     archive: bool = False  # the agent moves archived sessions here
     data_dir: str = ""  # a directory with other files of the agent about these sessions
     variables: str = ""  # shell assignments with which the agent finds this root
-    kept: bool = False  # our archive's copies of sessions whose files are gone
+    kept: str = (
+        ""  # the root of whose sessions, whose files are gone, our archive's copies are here
+    )
 
     def contains(self, path: str) -> bool:
         """Return whether a path is below this root; a path with `..` or `//` is not."""
@@ -54,6 +56,11 @@ class SessionRoot:
         if self.layout is Layout.DATABASE:
             return path.rpartition("/")[0] == self.sessions
         return path.endswith(SUFFIXES if self.layout is Layout.FILES else ".json")
+
+    def original(self, path: str) -> str:
+        """Return where a file was; of other roots than our archive's, the path itself."""
+        below = path.removeprefix(self.sessions).removesuffix(".zst")
+        return self.kept + below if self.kept else path
 
 
 def session_roots(settings: Settings, env: Mapping[str, str], home: Path) -> list[SessionRoot]:
@@ -72,9 +79,10 @@ def _kept(user: _User, roots: Iterable[SessionRoot]) -> Iterator[SessionRoot]:
     """Yield the archive's directories; it has one for each root."""
     archive = Places(user.env, home=user.home).data_dir / "archive"
     for root in roots:
-        place = user.real(str(archive / "gone" / quote(root.sessions, safe="")))
+        name = quote(root.sessions, safe="", errors="surrogateescape")
+        place = user.real(str(archive / "gone" / name))
         if root.layout is Layout.FILES and os.path.isdir(place):  # noqa: PTH112 - never raises
-            yield SessionRoot(root.agent, place, root.meta, kept=True)
+            yield SessionRoot(root.agent, place, root.meta, kept=root.sessions)
 
 
 def watched(roots: list[SessionRoot]) -> tuple[list[str], list[str]]:

@@ -103,6 +103,7 @@ def test_completion_knows_the_commands(home: Home) -> None:
     assert "_INDEXERD_COMPLETE" in script
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
     known = ["plain,resolve", "plain,resume", "plain,resume-context", "plain,rename"]
+    known.append("plain,restore")
     assert set(home.ix(env=asked).stdout.split()) == set(known)
     asked |= {"COMP_WORDS": "indexerd show tune", "COMP_CWORD": "2"}
     assert home.ix(env=asked).stdout == "plain,tune-the-retry-loop\n"

@@ -193,7 +193,7 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
 
 
 def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
-    name = tree.file.rpartition("/")[2].removesuffix(".zst")  # in the archive
+    name = tree.file.rpartition("/")[2].removesuffix(".zst")  # of the copy in our archive
     stem = replace_surrogates(name.removesuffix(".jsonl"))
     own, parent = (stem or writer)[:_ID_MAX], parent_of(tree.file)
     child = bool(parent) or stem.startswith("agent-")

@@ -1,0 +1,78 @@
+"""The real clients go on with sessions that were deleted and restored."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.archive.keeping import Archived
+from tests.e2e.rig.claude import Claude
+from tests.e2e.rig.codex import codex
+from tests.e2e.rig.pi import Pi
+from tests.e2e.rig.sandbox import FIVE, HELPER, Sandbox, needed, sandbox
+from tests.e2e.world import World, wait
+
+pytestmark = needed
+
+
+def lost_and_found(archived: Archived, session_id: str, count: int) -> None:
+    """Delete a session as its agent does, and restore it."""
+    world = archived.world
+    path = Path(wait(world, session_id, userMessageCount=count)["sessionFile"])
+    below = path.with_suffix("")
+    files = [path, *(each for each in below.rglob("*") if each.is_file())]
+    archived.copied(*files)
+    before = {each: each.read_bytes() for each in files}
+    path.unlink()
+    shutil.rmtree(below, ignore_errors=True)
+    archived.taken_over(session_id)
+    world.run("restore", session_id)
+    assert {each: each.read_bytes() for each in files} == before
+    archived.at(session_id, path)
+
+
+def in_claude(box: Sandbox, archived: Archived) -> str:
+    claude = Claude(box)
+    with claude.talk() as talk:
+        for prompt in (*FIVE[:2], HELPER):
+            talk.say(prompt)
+    assert any(path.is_dir() for path in claude.file(talk.id).parent.iterdir())  # the sub-agent's
+    lost_and_found(archived, talk.id, 3)
+    assert claude.once(FIVE[2], "--resume", talk.id) == talk.id
+    return talk.id
+
+
+def in_codex(box: Sandbox, archived: Archived) -> str:
+    with codex(box, "codex") as app:
+        thread = app.thread()
+        app.say(thread, *FIVE[:3])
+    lost_and_found(archived, thread, 3)
+    with codex(box, "codex") as app:
+        assert app.thread("thread/resume", threadId=thread) == thread
+        app.say(thread, FIVE[3])
+    return thread
+
+
+def in_pi(box: Sandbox, archived: Archived) -> str:
+    pi = Pi(box)
+    with pi.talk() as talk:
+        for prompt in FIVE[:3]:
+            talk.prompt(prompt)
+        session, path = talk.id, str(talk.command("get_state")["sessionFile"])
+    lost_and_found(archived, session, 3)
+    with pi.talk("--session", path) as talk:
+        sent = talk.prompt(FIVE[3])
+        assert talk.id == session
+        assert FIVE[0] in str(sent["messages"])
+    return session
+
+
+@pytest.mark.parametrize("go", [in_claude, in_codex, in_pi])
+def test_a_restored_session_goes_on(world: World, go: object) -> None:
+    archived = Archived(world)
+    with sandbox(world) as box, world.daemon():
+        assert callable(go)
+        session = go(box, archived)
+        wait(world, session, userMessageCount=4)
