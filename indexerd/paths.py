@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from indexerd.client import absolute, home_of, socket_path, state_dir
 from indexerd.errors import UsageError
@@ -85,3 +86,8 @@ def within(path: str, directory: str) -> bool:
 def basename(path: str) -> str:
     """Return the last part of a POSIX or Windows path."""
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def directory_of(row: Mapping[str, Any]) -> str:
+    """Return where the directory of a row's session is now."""
+    return str(row.get("movedTo") or row["cwd"])

@@ -13,6 +13,7 @@ from indexerd.cli import main as cli
 from indexerd.cli.backend import aside, json_text, project, safe
 from indexerd.cli.sessions import check_place
 from indexerd.disk import create_file, make_directory
+from indexerd.paths import directory_of
 from indexerd.sources.roots import pi_dir
 from indexerd.times import iso
 
@@ -32,7 +33,7 @@ def continue_(ref: str, agent: str, instructions: str | None) -> int:
     answer = call("compact", params)
     row: dict[str, Any] = call("get", {"ref": answer["sessionId"]})["session"]
     check_place(row | {"agent": agent})
-    text, cwd = answer["handoff"], str(row["cwd"]) or str(Path.home())
+    text, cwd = answer["handoff"], directory_of(row) or str(Path.home())
     if agent == "pi":
         words = ["pi", "--session", str(_history(row, cwd, text))]
     else:

@@ -30,7 +30,7 @@ Declare = Callable[[Work], Work]
 # Each heading of `--help`: the module of its commands, and their names.
 CAPABILITIES = {
     "Sessions": "sessions list show search resolve complete family status index rename pin tag hide"
-    " purge resume continue-recent",
+    " purge resume continue-recent move",
     "A session's tree": "tree tree branches path context label branch export",
     "References, context": "sessions expand ask context-set context-get resume-context footer",
     "Long sessions": "tree history digest compact branch-summary",

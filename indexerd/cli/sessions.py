@@ -22,7 +22,7 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
-from indexerd.paths import basename
+from indexerd.paths import basename, directory_of
 from indexerd.times import since
 
 _PLACES = 3  # in a session that are shown of a search, about
@@ -94,7 +94,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     marks += [f"#{tag}" for tag in row.get("ownTags", ())]
     mark = f"({', '.join(marks)}) " if marks else ""
     row |= row.get("shown", {})
-    return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
+    return row | {"name": mark + row["name"], "cwd": render.exact(directory_of(row))}
 
 
 @cli.command(cli.REF, cli.flag("--as-sent", "Show the exact redacted prompt that would be sent."))
@@ -323,6 +323,29 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     return all(click.confirm(question, err=True) for question in questions)
 
 
+@cli.command(
+    cli.argument("old", metavar="[OLD]", required=False, type=project),
+    cli.argument("new", metavar="[NEW]", required=False, type=project),
+    cli.flag("--undo", "Take back this move."),
+)
+def move(old: str | None, new: str | None, *, undo: bool) -> Iterator[str]:
+    """Say where a moved project is now, or list the moves.
+
+    Sessions that began in OLD, or below, are listed, found and resumed in NEW. No file is moved.
+    """
+    if old and not new:
+        raise UsageError("NEW is missing")
+    answer = cli.current().call("move", {"old": old, "new": new, "undo": undo})
+    if cli.as_json(answer):
+        return
+    if old:
+        yield f"{count(answer['sessions'], 'session')} moved"
+        return
+    yield from render.records("old new by at", answer["moves"])
+    if not answer["moves"]:
+        aside("no project has moved")
+
+
 EXEC = cli.flag("--exec", "run", "Run the command in the session's directory.")
 
 
@@ -388,7 +411,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
 
 def check_place(row: dict[str, Any]) -> None:
     """Check that a session's directory and its agent's program are there; NotFoundError if not."""
-    cwd, hint = str(row["cwd"]), f"its command is: {render.exact(row['resume'])}"
+    cwd, hint = directory_of(row), f"its command is: {render.exact(row['resume'])}"
     if cwd and not Path(cwd).is_dir():
         raise NotFoundError(f"the session's directory {render.exact(cwd)} is gone", hint=hint)
     if not shutil.which(row["agent"]):

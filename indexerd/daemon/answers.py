@@ -17,7 +17,7 @@ from indexerd.daemon.usage import usage
 from indexerd.errors import NotFoundError
 from indexerd.meta.model import MetaFile, UserFile, parse_meta, read_meta
 from indexerd.meta.sidecar import footer, listed, read_all, read_sidecar
-from indexerd.paths import meta_name, user_name
+from indexerd.paths import directory_of, meta_name, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
@@ -116,7 +116,7 @@ class Answers:
         def count(by: str, **changed: str | None) -> dict[str, int]:
             return self._store.count(by, **filters | changed)
 
-        projects = [*count("cwd", cwd=None).items()][:PROJECTS_MAX]
+        projects = [*count("project", cwd=None).items()][:PROJECTS_MAX]
         return {
             "agents": count("agent", agent=None),
             "projects": [{"cwd": cwd, "sessions": number} for cwd, number in projects],
@@ -160,7 +160,10 @@ class Answers:
         return {"text": text, "context": context, "sessionId": row["sessionId"], "cwd": row["cwd"]}
 
     def footer(self, row: Row, _asked: RefParams) -> Row:
-        return {"sessionId": row["sessionId"], **footer(self.sidecar(row).context, row["cwd"])}
+        return {
+            "sessionId": row["sessionId"],
+            **footer(self.sidecar(row).context, directory_of(row)),
+        }
 
     def sidecar_path(self, row: Row) -> Path:
         """Return the path of a session's sidecar; NotFoundError if it has no meta directory."""

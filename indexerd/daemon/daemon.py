@@ -53,6 +53,7 @@ from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
+from indexerd.sources.projects import Projects
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
@@ -118,6 +119,7 @@ class Daemon:
             self._settings,
             self._env,
             self._home,
+            projects=Projects(self._places.state_dir),
             report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
         )
@@ -255,7 +257,7 @@ class Daemon:
         """Run all parts until one of them ends."""
         pipeline, digests = self.pipeline, self.auto_digests
         parts = [pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run()]
-        parts += [self.fleet.run(), self.keeper.run(), tend]
+        parts += [pipeline.follow_projects(), self.fleet.run(), self.keeper.run(), tend]
         tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():

@@ -26,6 +26,7 @@ from indexerd.search.text_indexer import TextIndexer
 from indexerd.sessions.facts import RowFacts, SessionUsage
 from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Settings
+from indexerd.sources.projects import Projects
 from indexerd.sources.roots import SUFFIXES, SessionRoot, session_roots
 from indexerd.sources.scan import ScanResult, SessionDiscovery
 from indexerd.store.store import StateStore
@@ -46,6 +47,7 @@ class Library:
         env: Mapping[str, str],
         home: Path,
         *,
+        projects: Projects,
         report: Callable[[str, str], None],
         defect: Callable[[str, Exception], None],
     ) -> None:
@@ -61,7 +63,8 @@ class Library:
             exclude=lambda: at_home(settings().privacy.exclude, home),
             defect=defect,
         )
-        self._rows = Rows(files, self.metas, store)
+        self.projects = projects
+        self._rows = Rows(files, self.metas, store, projects)
         self._secrets = OwnSecrets(lambda: settings().redact.extra_patterns)
         publish = self._publish_facts
         self.texts = TextIndexer(files, index, publish, self.reread, secrets=self._secrets)
@@ -188,8 +191,14 @@ class Library:
     def _excluded(self) -> list[str]:
         """Return sessions whose file is gone and whose directory is now excluded."""
         excluded = self.files.exclusions.match
-        gone = (row for row in self.store.names() if excluded("", row.cwd, row.session_id))
-        return [row.session_id for row in gone if self.files.info(row.session_id) is None]
+        known = self.store.directories().items()
+        gone = (key for key, cwd in known if excluded("", cwd, key))
+        return [key for key in gone if self.files.info(key) is None]
+
+    def rewrite(self, session_ids: Iterable[str]) -> list[Update]:
+        """Write the rows of sessions again."""
+        self.files.mark(session_ids)
+        return self.flush()
 
     def written(self, session_id: str, directory: str) -> list[Update]:
         """Read a session's meta file or sidecar after our own writer wrote it."""

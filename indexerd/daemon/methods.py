@@ -43,10 +43,11 @@ from indexerd.references.questions import Questions
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import read_config
+from indexerd.sources.projects import Projects
 from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import OpenSession, SessionReaderPool
 from indexerd.store.store import StateStore
-from indexerd.times import iso
+from indexerd.times import iso, iso_of_ms
 
 if TYPE_CHECKING:  # a command without a daemon needs none of these
     from indexerd.daemon.fleet import FleetPart
@@ -131,6 +132,7 @@ class Api(ReadMethods):
             "resume_context": sidecars.resume,
             "purge": purge.purge,
             "fleet": fleet.command,
+            "move": self._move,
         }
 
     async def handle(self, request: wire.Request, peer: Peer) -> Any:
@@ -145,6 +147,8 @@ class Api(ReadMethods):
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SCAN_PATIENCE):
                     await self.pipeline.scanned.wait()
+        if cwd := getattr(args, "cwd", None):
+            args = msgspec.structs.replace(args, cwd=await self.pipeline.asked(cwd))
         if methods.METHODS[method].exact and isinstance(args, RefParams):
             row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
             args = msgspec.structs.replace(args, ref=row["sessionId"])
@@ -215,6 +219,17 @@ class Api(ReadMethods):
                 queued.append(session_id)
         return {"queued": queued}
 
+    async def _move(self, args: params.Move) -> Row:
+        """Note or take back the move of a project; list the moves."""
+        answer: Row = {}
+        if args.old or args.new:
+            old, new = map(os.path.normpath, (args.old or "", args.new or ""))
+            if not (old.startswith("/") and new.startswith("/")) or old == new:
+                raise UsageError("old and new must be two absolute paths")
+            answer["sessions"] = await self.pipeline.move(old, new, undo=args.undo)
+        moves = self.pipeline.library.projects.moves
+        return answer | {"moves": [move._asdict() | {"at": iso_of_ms(move.at)} for move in moves]}
+
     async def _as_sent(self, args: RefParams) -> Row:
         """Return the exact prompt that an index run would send now; nothing is sent."""
         session_id, pipeline = self.answers.row_of(args)["sessionId"], self.pipeline
@@ -261,6 +276,7 @@ class LocalBackend:
         self._env = env
         self._user_home = home
         self.settings = read_config(places, env).settings
+        self._projects = Projects(places.state_dir)
         store = StateStore(places.store, readonly=True)
         texts = TextIndex(places.search, store, readonly=True)
         texts.open()
@@ -283,6 +299,8 @@ class LocalBackend:
         return asyncio.run(self._answer(method, methods.decode_params(method, params)))
 
     async def _answer(self, method: str, args: Params) -> Any:
+        if cwd := getattr(args, "cwd", None):
+            args = msgspec.structs.replace(args, cwd=self._projects.asked(cwd))
         with ExitStack() as stack:
             library: Library | None = None
             if method in _READ_FILE and isinstance(args, RefParams | SessionParams):

@@ -53,6 +53,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     await pipeline.start()
     show("Looking for sessions", 0, 0)
     await _read_all(pipeline, show)
+    await pipeline.place_all()
     pipeline.only_reads = False
     waiting = await _run_due(pipeline, show)
     show("Making digests", 0, 0)

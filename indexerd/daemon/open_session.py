@@ -35,6 +35,7 @@ from indexerd.search.index import TextIndex
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
+from indexerd.sources.projects import Projects
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.store.store import StateStore
 from indexerd.times import iso
@@ -140,6 +141,7 @@ def read_alone(
             lambda: settings,
             env,
             home,
+            projects=Projects(Path(folder)),
             report=lambda _session, _why: None,
             defect=refuse,
         )

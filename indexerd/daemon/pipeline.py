@@ -15,6 +15,7 @@ import math
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic, time
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from indexerd.errors import (
     NotFoundError,
     SessionEmptyError,
     StateError,
+    UsageError,
 )
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
@@ -50,6 +52,7 @@ RETRY_SECONDS = 2.0  # after our own disk refused a write
 GATHER, GATHER_MAX = 0.5, 1.0  # pause after reading texts: share of that time; most seconds
 FILES_FIRST = 0.03  # seconds that texts wait while there are files to read
 _OPEN = "the session is still in the middle of a turn"
+ASKED_PATIENCE = 0.25  # seconds a request waits for its directory's disk
 STALL_SECONDS = 60.0  # after which a step of the reader counts as hanging
 
 _T = TypeVar("_T")
@@ -69,6 +72,9 @@ class Pipeline:
         models: Models,
     ) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        # These look at projects, which may be on a mount that does not answer.
+        self._looking = ThreadPoolExecutor(1, thread_name_prefix="projects")
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="asked")
         self._stalled_at = math.inf  # when the thread's current work counts as hanging, `monotonic`
         self.library = library
         self.indexer = indexer
@@ -89,6 +95,8 @@ class Pipeline:
         self.only_reads = False  # `run --once` reads all texts before it starts to index
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
+        self._unplaced = asyncio.Event()  # projects may have moved, or there are new ones
+        self._placed = -1  # version of the projects that the rows have
         self._files_done = asyncio.Event()  # there are no files to read
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
@@ -157,6 +165,61 @@ class Pipeline:
         await self.scanned.wait()
         await self._repeat(self._read_texts)
 
+    async def follow_projects(self) -> None:
+        """Find out where projects are now, until cancelled; return if a cache is damaged."""
+        await self.scanned.wait()
+        await self._repeat(self._place_next)
+
+    async def _place_next(self) -> None:
+        await self._unplaced.wait()
+        self._unplaced.clear()
+        await self.place_all()
+
+    async def place_all(self) -> None:
+        """Look where the projects of all sessions are."""
+
+        def look() -> None:
+            known = {*self.library.store.directories().values()}
+            at = int(1000 * self.now())
+            self.library.projects.look((cwd for cwd in known if cwd.startswith("/")), at)
+
+        await self._place(look)
+
+    async def move(self, old: str, new: str, *, undo: bool) -> int:
+        """Note that a directory has moved; return how many sessions that changes."""
+
+        def move() -> None:
+            if not undo and not Path(new).is_dir():
+                raise UsageError(f"{new} is not a directory", hint="move it first")
+            at = int(1000 * self.now())
+            self.library.projects.move(old, new, at=at, by="user", undo=undo)
+
+        return await self._place(move)
+
+    async def _place(self, change: Callable[[], None]) -> int:
+        """Do this in the thread for projects; write the rows of the sessions that it moves."""
+        projects, store = self.library.projects, self.library.store
+
+        def changed() -> tuple[int, list[str]]:
+            change()
+            version = projects.version
+            return version, projects.stale(store.places()) if version != self._placed else []
+
+        version, stale = await asyncio.get_running_loop().run_in_executor(self._looking, changed)
+        if stale:
+            self._learn(await self.read(self.library.rewrite, stale))
+        self._placed = version
+        return len(stale)
+
+    async def asked(self, directory: str) -> str:
+        """Return the project of a directory where someone works; as known, if its disk hangs."""
+        projects, loop = self.library.projects, asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(ASKED_PATIENCE):
+                return await loop.run_in_executor(self._asking, projects.asked, directory)
+        except TimeoutError:
+            return projects.project(directory)
+
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         """Repeat work; retry while our own disk is full or locked."""
         while not self.library.damaged:
@@ -217,6 +280,7 @@ class Pipeline:
         if is_first:
             self._learn(await self.read(self.library.end_first_scan))
         self._scanning = False
+        self._unplaced.set()
         self.last_scan_at = self.now()
         self.unread.set()
         self.bus.log("watch.rescan", {"count": len(self.known)})
@@ -262,6 +326,7 @@ class Pipeline:
                 self.known[key] = SessionRuntime(info, update.meta, seen, seen, retry or NO_FAILURE)
                 if self.scanned.is_set():  # older sessions wait until they grow
                     self.on_growth(key)
+                    self._unplaced.set()
             else:
                 if update.verdict is not Verdict.SAME:
                     known.changed_at = now

@@ -22,7 +22,7 @@ from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
 from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
 from indexerd.meta.writer import MetaWriter
-from indexerd.paths import is_session_id
+from indexerd.paths import directory_of, is_session_id
 from indexerd.privacy.redact import for_people, quotable
 from indexerd.protocol import params
 from indexerd.sources.session_reader import SessionReaderPool
@@ -53,7 +53,7 @@ class Sidecars:
         edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))
         warnings = [*edited.warnings]
         if args.set_name.strip(" ") == "files":
-            lost = await asyncio.to_thread(_missing, row["cwd"], args.items or [])
+            lost = await asyncio.to_thread(_missing, directory_of(row), args.items or [])
             warnings += [f"no such file: {quotable(item)}" for item in lost]
         return {
             "sessionId": row["sessionId"],
@@ -114,14 +114,14 @@ class Sidecars:
     async def resume(self, args: params.ResumeContext) -> Row:
         """Return the block for the first message after a resume, once."""
         row = self.answers.row(args.session, cwd=args.cwd, fuzzy=False)
-        session_id, cwd = row["sessionId"], row["cwd"]
+        session_id, cwd = row["sessionId"], directory_of(row)
         user = await asyncio.to_thread(self.answers.sidecar, row)
         if (session_id, args.resume_id) in self.resumed:
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
         self.resumed[session_id, args.resume_id] = None
         if len(self.resumed) > RESUMED_MAX:
             del self.resumed[next(iter(self.resumed))]
-        shown = for_people(row)["cwd"]
+        shown = directory_of(for_people(row))
         make = partial(resume_block, shown, user.env_hint, user.context, partial(_exists, cwd))
         text, missing = await asyncio.to_thread(make)
         self.pipeline.bus.context("resume", session_id, user.context)

@@ -29,7 +29,7 @@ _TOTALS = ("sessions", "prompts", "tokens", *_COSTS)
 _SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
 
 _USED = """WITH used AS MATERIALIZED (
-  SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, cwd,
+  SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, project AS cwd,
     CASE WHEN NOT subagent THEN id END AS own,
     usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost, estimated
   FROM usage JOIN session USING (id)

@@ -28,6 +28,7 @@ from indexerd.entries import Kind, Stretch, ToolResult
 from indexerd.errors import SessionEmptyError
 from indexerd.indexing.transcript import Section
 from indexerd.models.extractive.sentences import decisions
+from indexerd.paths import directory_of
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol import params
@@ -347,7 +348,7 @@ def document(
     heading = f"# Hand-off: {inline(row['name'], NAME_MAX) or '-'}"
     parts = [heading, GUIDE, GO_ON, _origin(row)]
     for title, text in (
-        ("Instruction files to read first", _listed(instruction_files(row["cwd"]))),
+        ("Instruction files to read first", _listed(instruction_files(directory_of(row)))),
         (f"Summary (by {inline(summary_by, ITEM_MAX)})", summary),
         ("Key decisions", _listed(decisions(text for _, text in messages))),
         ("Files modified", _listed(files.modified)),
@@ -370,7 +371,7 @@ def _origin(row: dict[str, Any]) -> str:
         "agent": row["agent"],
         "session": row["sessionId"],
         "name": row["name"],
-        "directory": for_people(row)["cwd"],
+        "directory": directory_of(for_people(row)),
         "git branch": row.get("gitBranch", ""),
         "began": row["createdAt"],
         "last active": row["modifiedAt"],

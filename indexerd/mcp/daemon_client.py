@@ -13,7 +13,7 @@ from typing import Any
 from indexerd.client import call_once, socket_path
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.mcp.rendering import DATA, Answer, Renderer
-from indexerd.paths import Places
+from indexerd.paths import Places, directory_of, within
 from indexerd.privacy.redact import redactor
 from indexerd.settings import read_config
 from indexerd.times import iso
@@ -81,6 +81,7 @@ class Conversation:
             raise UsageError("it is not known which session is yours", hint=_HINT)
         where = {"agent": self._agent, "cwd": self.cwd, "since": iso(self._access.started)}
         live = self.ask("list", **where, hidden=True, limit=20)["sessions"]
+        live = [row for row in live if within(directory_of(row), self.cwd)]
         if len(live) > 1:
             raise AmbiguousError("several sessions are in use in this project", live)
         if not live:

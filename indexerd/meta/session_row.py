@@ -24,6 +24,7 @@ from indexerd.protocol import limits
 from indexerd.sessions.facts import TOKEN_KEYS, RowFacts, absolute, fact_fields, facts_of
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
+from indexerd.sources.projects import Projects
 from indexerd.sources.session_reader import SessionFiles
 from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
@@ -34,8 +35,11 @@ Row = dict[str, Any]
 class Rows:
     """Makes rows. For one thread."""
 
-    def __init__(self, files: SessionFiles, metas: MetaCache, store: StateStore) -> None:
+    def __init__(
+        self, files: SessionFiles, metas: MetaCache, store: StateStore, projects: Projects
+    ) -> None:
         self._files = files
+        self._projects = projects
         self._metas = metas
         self._store = store
         self.parents = ParentIndex()
@@ -51,16 +55,30 @@ class Rows:
             facts, parent, resume = facts or facts_of(old), self._parent(info, old), ""
             if (root := self._files.root_of(info.path)) and not root.kept:
                 cwd = info.cwd if info.cwd.startswith("/") else ""
+                cwd = self._projects.now(cwd, iso_ms(info.created_at) or info.mtime_ms)
                 own = info.session_id, cwd, info.path, root.variables
                 resume = resume_command(root.agent, *own)
-            return row_of(info, meta, marks, facts, resume=resume, parent=parent)
+            return self._placed(row_of(info, meta, marks, facts, resume=resume, parent=parent))
         # The user may have excluded the session whose files we still have.
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []
         places += [(meta.session_file, meta.cwd)] if meta else []
         if any(self._files.hides(session_id, *place) for place in places):
             return None
-        return gone_row(old, meta, marks)
+        return self._placed(gone_row(old, meta, marks))
+
+    def _placed(self, written: StoredRow | None) -> StoredRow | None:
+        """Add where a session's directory and project are now, if they are elsewhere."""
+        if written is None:
+            return None
+        row, cwd, began = written.row, written.row["cwd"], iso_ms(written.row["createdAt"])
+        places = {
+            "movedTo": self._projects.now(cwd, began),
+            "project": self._projects.project(cwd, began),
+        }
+        elsewhere = {key: path for key, path in places.items() if path != cwd}
+        rest = {key: value for key, value in row.items() if key not in places}
+        return written._replace(row=with_shown(rest | elsewhere))
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
         """Find a session's parent; a parent whose file is gone remains the parent."""

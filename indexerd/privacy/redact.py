@@ -228,7 +228,7 @@ def shown_path(path: str) -> str:
 def with_shown(row: Row, clean: Callable[[str], str] = shown_path) -> Row:
     """Add `shown` to a row: redacted paths and commands for people; programs use the fields."""
     rest = {key: value for key, value in row.items() if key != "shown"}
-    keys = ("cwd", "sessionFile", "parentSessionFile", "resume")
+    keys = ("cwd", "movedTo", "project", "sessionFile", "parentSessionFile", "resume")
     whole = {key: row[key] for key in keys if row.get(key)}
     if not any(clean(text) != text for text in whole.values()):
         return rest

@@ -52,6 +52,7 @@ METHODS: dict[str, Method] = {
     "branch_summary": Method(params.BranchSummary, exact=True, needs_daemon=True),
     "index": Method(params.Index, needs_daemon=True),
     "purge": Method(params.Purge, needs_daemon=True),
+    "move": Method(params.Move, needs_daemon=True),
     "fleet": Method(params.Fleet, needs_daemon=True),
 }
 

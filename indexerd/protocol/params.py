@@ -228,6 +228,14 @@ class Index(Params, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class Move(Params, frozen=True, kw_only=True):
+    """Without directories, only list the moves."""
+
+    old: Text | None = None
+    new: Text | None = None
+    undo: bool = False
+
+
 class Fleet(Params, frozen=True, kw_only=True):
     """`target`: the server's address for `init`, a code for `join`, a machine for `remove`."""
 

@@ -450,9 +450,10 @@ def copy_of(session_id: str, message: Message) -> int:
 
 
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
-    cwd = shown_path(names.cwd)
+    cwd = shown_path(str(row.get("cwd") or ""))
     above = cwd.rstrip("/") + "/"
     paths = [path for key in ("filesModified", "filesRead") for path in row.get(key) or ()]
+    place = "" if names.cwd == row.get("cwd") else shown_path(names.cwd)
     files = dict.fromkeys(path.removeprefix(above) for path in paths)
     return About(
         name=storable("\n".join(names.aliases)[:TEXT_MAX]),
@@ -460,7 +461,7 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
         description=storable((row.get("description") or "")[:TEXT_MAX]),
         summary=storable(summary[:TEXT_MAX]),
         files=storable("\n".join(files)[:TEXT_MAX]),
-        cwd=storable(cwd[:TEXT_MAX]),
+        cwd=storable(f"{place}\n{cwd}".strip()[:TEXT_MAX]),
         named=names.named,
     )
 

@@ -41,7 +41,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 11
+VERSION = 12
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 # Rows have their own table, so that sorting `session` reads none: 3 ms for 500 rows, not 9.
 _SCHEMA = f"""
 CREATE TABLE session (
-  id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
+  id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, place TEXT, project TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
   pinned INTEGER, hidden INTEGER, tags TEXT,
   parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER,
@@ -71,7 +71,7 @@ CREATE TABLE session (
   context INTEGER DEFAULT 0, context_window INTEGER, provider TEXT, model TEXT,
   machine TEXT);  -- of the fleet that has its file; NULL: this one
 CREATE INDEX session_listed
-  ON session (pinned DESC, modified DESC, id, agent, cwd, archived, gone, subagent, hidden);
+  ON session (pinned DESC, modified DESC, id, agent, project, archived, gone, subagent, hidden);
 CREATE INDEX session_hidden ON session (id) WHERE hidden;
 CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
@@ -103,7 +103,7 @@ class Named(NamedTuple):
     session_id: str
     name: str
     aliases: tuple[str, ...]  # every name that refers to it, `name` included
-    cwd: str
+    cwd: str  # the directory of its project, which may be elsewhere than the recorded one
     modified: int  # milliseconds since the epoch
     named: bool  # a user, a model or the agent chose the name
     live: bool  # neither gone, archived nor hidden, and not a sub-agent's
@@ -114,7 +114,7 @@ class Filter(NamedTuple):
     """Which sessions to list or search; None: no condition."""
 
     agent: str | None = None
-    cwd: str | None = None  # this directory and all below
+    cwd: str | None = None  # the project's directory, or one below
     since: str | None = None  # an ISO-8601 time
     tag: str | None = None
     project: str | None = None  # a directory's name, or several with slashes between
@@ -128,7 +128,7 @@ def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
         session_id=str(row["sessionId"]),
         name=name,
         aliases=tuple(dict.fromkeys(name for name in own if name)),
-        cwd=sys.intern(str(row.get("cwd") or "")),
+        cwd=sys.intern(str(row.get("project") or row.get("cwd") or "")),
         modified=iso_ms(str(row.get("modifiedAt") or "")),
         named=row.get("nameSource") in {"user", "meta", "agent"},
         live=not any(row.get(key) for key in ("archived", "gone", "subagent", "hidden")),
@@ -381,13 +381,21 @@ class StateStore:
 
     def names(self) -> list[Named]:
         live = "NOT (archived OR gone OR subagent OR hidden)"
-        columns = f"id, name, aliases, cwd, modified, named, {live}, hidden"
+        columns = f"id, name, aliases, project, modified, named, {live}, hidden"
         rows = self._all(columns, "true")
         with self._guarded():
             return [
                 Named(session_id, name, tuple(json.loads(also or "[]")) or (name,), *rest)
                 for session_id, name, also, *rest in rows
             ]
+
+    def directories(self) -> dict[str, str]:
+        """Return the recorded directories of all sessions, by id."""
+        return dict(self._all("id, cwd", "true"))  # type: ignore[arg-type] # pairs
+
+    def places(self) -> list[Sequence[Any]]:
+        """List this machine's sessions: id, recorded directory, ms when it began, places now."""
+        return self._all("id, cwd, created, place, project", "machine IS NULL")
 
     def shown(self) -> list[Sequence[str]]:
         return self._all("id, file, cwd", "NOT gone AND machine IS NULL")
@@ -471,7 +479,7 @@ class StateStore:
         without: Sequence[str] = (),
         **fields: Any,
     ) -> dict[str, int]:
-        """Count the sessions that `page` would list, by `agent` or `cwd`, most first."""
+        """Count the sessions that `page` would list, by `agent` or `project`, most first."""
         where, values = _conditions(Filter(**fields))
         where += _visible(archived=archived, subagents=subagents, hidden=hidden)
         where.append(f"id NOT IN ({_GIVEN})")
@@ -636,7 +644,8 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
         if cwd is not None:
             # Everything that begins with `/a/b/` is between that and `/a/b0`: 0 follows the slash.
             base = replace_surrogates(cwd).rstrip("/")
-            add("(cwd = ? OR cwd >= ? AND cwd < ?)", base or "/", base + "/", base + "0")
+            below = base + "/", base + "0"
+            add("(project = ? OR project >= ? AND project < ?)", base or "/", *below)
         if agent is not None:
             add("agent = ?", replace_surrogates(agent))
         if since is not None:
@@ -649,7 +658,7 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
             add("instr(tags, ?)", _listed([tag]))
         if project is not None:  # SQLite's lower() is for ASCII only, like that of bytes
             name = replace_surrogates(project).strip("/").encode().lower().decode()
-            add("instr('/' || lower(cwd) || '/', ?)", f"/{name}/")
+            add("instr('/' || lower(project) || '/', ?)", f"/{name}/")
     return where, values
 
 
@@ -667,10 +676,10 @@ def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
     """Write one row; return whether its texts changed."""
-    *aliases, name, cwd, file, parent = (
+    *aliases, name, project, cwd, file, parent = (
         replace_surrogates(str(value or ""))
         for value in (
-            *(*names.aliases, names.name, names.cwd, row.get("sessionFile")),
+            *(*names.aliases, names.name, names.cwd, row.get("cwd"), row.get("sessionFile")),
             row.get("parentSessionId") or row.get("parentSessionFile"),
         )
     )
@@ -678,7 +687,9 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
     values = {
         "id": names.session_id,
         "agent": row.get("agent"),
-        "cwd": cwd.rstrip("/") or cwd[:1],
+        "cwd": cwd,
+        "place": replace_surrogates(str(row.get("movedTo") or cwd)),
+        "project": project.rstrip("/") or project[:1],
         "file": file,
         "modified": names.modified,
         "created": iso_ms(str(row.get("createdAt") or "")),

@@ -24,6 +24,7 @@ from indexerd.digests.segments import chain_at, encode
 from indexerd.entries import Entry
 from indexerd.errors import FileGoneError, IndexerdError
 from indexerd.meta.sidecar import footer
+from indexerd.paths import directory_of
 from indexerd.privacy.redact import Redactor, for_people
 from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
@@ -157,7 +158,7 @@ def without_entries(stored: Stored, wish: Wish) -> Document:
         "session": {key: value for key, value in row.items() if value not in (None, "")},
         "meta": meta and {key: value for key, value in meta.items() if key not in _PATHS},
         "context": context,
-        "footer": footer(context, row["cwd"])["text"],
+        "footer": footer(context, directory_of(row))["text"],
         "warnings": list(stored.get("warnings", ())),
     }
     return {

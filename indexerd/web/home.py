@@ -155,7 +155,7 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
         if filters.sort:
             add(SORTS[filters.sort][1], row)
         elif row["sessionId"] not in above:
-            add(_stretch(row["modifiedAt"]), row, row["cwd"] or "")
+            add(_stretch(row["modifiedAt"]), row, _project(row))
     following = answer.get("nextCursor")
     return {
         "groups": groups,
@@ -242,11 +242,15 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
         "state": STATES[state][0] if (state := _state(row)) else "",
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "then": local_time(row.get("modifiedAt", "")),
-        "place": place_of(row.get("cwd") or "", filters, home),
+        "place": place_of(_project(row), filters, home),
         "model": clean_line(next(iter(row["models"][-1:]), ""), FACT_MAX),
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
     }
+
+
+def _project(row: Row) -> str:
+    return row.get("project") or row.get("cwd") or ""
 
 
 def _state(row: Row) -> str:

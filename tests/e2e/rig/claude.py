@@ -27,7 +27,7 @@ class Claude:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.home = Path(sandbox.env["HOME"])
-        self._program = program("claude", "@anthropic-ai/claude-code-linux-x64/claude")
+        self.program = program("claude", "@anthropic-ai/claude-code-linux-x64/claude")
         trusted = {str(sandbox.project): {"hasTrustDialogAccepted": True}}
         settings = {"hasCompletedOnboarding": True, "autoUpdates": False, "projects": trusted}
         (self.home / ".claude.json").write_text(json.dumps(settings))
@@ -50,7 +50,7 @@ class Claude:
         assert process.wait(20) == 0
 
     def _argv(self, output: str) -> tuple[str, ...]:
-        return (self._program, "-p", FREE, "--output-format", output)
+        return (self.program, "-p", FREE, "--output-format", output)
 
     def file(self, session_id: str) -> Path:
         (found,) = self.home.glob(f".claude/projects/*/{session_id}.jsonl")

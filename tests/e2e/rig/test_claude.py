@@ -8,13 +8,14 @@ text in the same message, and moves its cache marks with each request.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.rig import claude as plain
 from tests.e2e.rig import sandbox as rig
-from tests.e2e.rig.claude import Claude
+from tests.e2e.rig.claude import ENV, FREE, Claude
 from tests.e2e.rig.sandbox import Observer, Sandbox, needed, resumed, watched
 from tests.e2e.world import World, until
 
@@ -49,6 +50,24 @@ def test_turns_of_the_real_claude(bare_world: World) -> None:
         observer.hears(session, *events)
         observer.lists(session, archived=True, subagents=True)
         observer.paid(**{session: 1})
+
+
+def test_claude_resumes_where_a_project_is_now(bare_world: World) -> None:
+    """The command of `resume` continues the session in the new directory, in its old file."""
+    with watched(bare_world, "claude") as (sandbox, observer):
+        claude = Claude(sandbox)
+        session = claude.once(rig.FIVE[0])
+        observer.sees(session, userMessageCount=1)
+        file, old = claude.file(session), sandbox.project
+        sandbox.project = old.rename(old.with_name("forecasts"))
+        bare_world.call("move", old=str(old), new=str(sandbox.project))
+        row = observer.sees(session, movedTo=str(sandbox.project))
+        path = f"{Path(claude.program).parent}:/usr/bin:/bin"
+        shell = f'{row["resume"]} -p {FREE} "{rig.FIVE[1]}"'
+        sandbox.run("/bin/sh", "-c", shell, **ENV, PATH=path)
+        row = observer.sees(session, userMessageCount=2, movedTo=str(sandbox.project))
+        assert row["sessionFile"] == str(file)
+        assert f'"cwd":"{sandbox.project}"' in file.read_text()
 
 
 def test_claude_goes_back_and_compacts(bare_world: World) -> None:

@@ -1,0 +1,191 @@
+"""Projects that moved, and worktrees: through the socket, the command line and the home page."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from indexerd.errors import NotFoundError, UsageError
+from tests.e2e.web.view import announced, config, free_port
+from tests.e2e.world import Session, World, until, wait
+
+
+def git(at: Path, *argv: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    subprocess.run(("git", "-C", at, *who, *argv), check=True, capture_output=True, timeout=20)
+
+
+def repository(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
+    path.mkdir()
+    git(path, "init")
+    git(path, "remote", "add", "origin", remote)
+    git(path, "commit", "--allow-empty", "-m", first, "--date", "2026-01-01T00:00:00Z")
+    return path
+
+
+@pytest.fixture
+def live(world: World) -> Iterator[World]:
+    world.root = world.root.resolve()
+    config(world, f"127.0.0.1:{free_port()}")
+    with world.daemon():
+        until(lambda: announced(world), "the view's start")
+        yield world
+
+
+def view(world: World, path: str) -> str:
+    found = world.run("web", "--json")
+    with httpx2.Client(follow_redirects=True) as browser:
+        browser.get(found["link"])
+        return browser.get(found["url"] + path).text
+
+
+def begun(world: World, cwd: Path, name: str = "Why?") -> Session:
+    session = Session(world.sessions, cwd=str(cwd))
+    session.turn(name)
+    until(lambda: world.row(session.id), "the session")
+    return session
+
+
+def listed(world: World, cwd: Path) -> set[str]:
+    return {row["sessionId"] for row in world.call("list", cwd=str(cwd))["sessions"]}
+
+
+def command(directory: Path, session: Session) -> str:
+    return f"cd {directory} && pi --session {session.path}"
+
+
+def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
+    """Lists, counts, searches, names and `resume` go where the user says that a project is now."""
+    root = live.root
+    old, new = root / "shop", root / "store"
+    (new / "api").mkdir(parents=True)
+    before = begun(live, old / "api", "Tune the zebra cache.")
+    with pytest.raises(UsageError):
+        live.call("move", old=str(old), new=str(root / "nowhere"))
+    assert live.run("move", "shop", "store") == "1 session moved\n"
+    began_later = begun(live, old)  # another project, under the old name
+    later = begun(live, new)
+    row = live.row(before.id)
+    assert (row["cwd"], row["movedTo"]) == (str(old / "api"), str(new / "api"))
+    assert row["resume"] == command(new / "api", before)
+    assert "movedTo" not in live.row(began_later.id)
+    assert listed(live, new) == {before.id, later.id}
+    assert listed(live, new / "api") == {before.id}
+    until(lambda: live.call("search", query="zebra", cwd=str(new))["hits"], "its text")
+    answer = live.call("counts", cwd=str(new))
+    assert answer["agents"] == {"pi": 2}
+    counted = {one["cwd"]: one["sessions"] for one in answer["projects"]}
+    assert counted == {str(new): 1, str(new / "api"): 1, str(old): 1}
+    assert live.call("resolve", ref="tune the zebra cache", cwd=str(new))["how"] == "name"
+    assert live.run("resume", before.id).strip() == row["resume"]
+    page = view(live, f"/?project={new}")
+    assert re.search(r">\s*store\s*<", page)
+    assert f"/s/{before.id}" in page
+    assert str(old / "api") not in page
+    (move,) = live.run("move", "--json")["moves"]
+    assert (move["old"], move["new"], move["by"]) == (str(old), str(new), "user")
+    assert live.run("move", "--undo", "shop", "store") == "1 session moved\n"
+    assert live.row(before.id)["resume"] == command(old / "api", before)
+    with pytest.raises(NotFoundError):
+        live.call("move", old=str(old), new=str(new), undo=True)
+
+
+def test_what_is_known_of_moves_survives_the_caches(world: World) -> None:
+    """Moves and worktrees that are gone are not in a cache; commands without a daemon know them."""
+    root = world.root = world.root.resolve()
+    main, tree = repository(root / "shop"), root / "trees/fix"
+    git(main, "worktree", "add", str(tree))
+    (root / "new").mkdir()
+    with world.daemon():
+        session, moved = begun(world, tree), begun(world, root / "old")
+        wait(world, session.id, project=str(main))
+        world.call("move", old=str(root / "old"), new=str(root / "new"))
+    shutil.rmtree(tree)
+    shutil.rmtree(world.state / "search")
+    for path in world.state.glob("store.sqlite*"):
+        path.unlink()
+    with world.daemon():
+        assert wait(world, session.id, project=str(main))["cwd"] == str(tree)
+        assert wait(world, moved.id, movedTo=str(root / "new"))
+    for asked in (main, tree):
+        found = world.run("list", "--cwd", str(asked), "--json")["sessions"]
+        assert [row["sessionId"] for row in found] == [session.id]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_worktrees_count_as_their_repository(live: World, bare: bool) -> None:
+    """Also one without sessions, where someone asks; `resume` stays in the worktree."""
+    root = live.root
+    main = repository(root / "shop")
+    if bare:  # a layout in which every work tree is a linked one
+        (root / "bare").mkdir()
+        git(root, "clone", "--bare", str(main), str(root / "bare/.bare"))
+        main, work = root / "bare", root / "bare/.bare"
+    else:
+        work = main
+    git(work, "worktree", "add", "-b", "fix", str(root / "fix"))
+    git(work, "worktree", "add", "-b", "new", str(root / "new"))
+    (root / "fix/api").mkdir()
+    session = begun(live, root / "fix/api", "Tune the zebra cache.")
+    row = wait(live, session.id, project=str(main / "api"))
+    assert (row["cwd"], row["resume"]) == (
+        str(root / "fix/api"),
+        command(root / "fix/api", session),
+    )
+    assert "movedTo" not in row
+    for asked in (main, root / "fix", root / "new"):
+        assert listed(live, asked) == {session.id}, asked
+    assert listed(live, root / "fix-2") == set()
+    projects = live.call("counts")["projects"]
+    assert projects == [{"cwd": str(main / "api"), "sessions": 1}]
+
+
+def test_a_repository_is_found_again_by_its_history(live: World) -> None:
+    """The same remote and first commit, in a directory that sessions use; never by its name."""
+    root = live.root
+    origin = repository(root / "shop")
+    session = begun(live, origin / "api")
+    (origin / "api").mkdir()
+    marks = live.state / "projects.jsonl"
+    until(lambda: marks.exists() and str(origin) in marks.read_text(), "the first look")
+    elsewhere = root / "code/shop"
+    elsewhere.parent.mkdir()
+    other_remote = repository(root / "a", "git@example.org:other.git")
+    other_history = repository(root / "b", first="2")
+    begun(live, other_remote)
+    begun(live, other_history)
+    until(lambda: str(other_history) in marks.read_text(), "a look at the others")
+    origin.rename(elsewhere)
+    asked = begun(live, root / "c")  # elsewhere has no session yet
+    until(lambda: live.call("status")["lastScanAt"], "a scan")
+    assert "movedTo" not in live.row(session.id)
+    assert "movedTo" not in live.row(asked.id)
+    begun(live, elsewhere)
+    row = wait(live, session.id, movedTo=str(elsewhere / "api"))
+    assert row["resume"] == command(elsewhere / "api", session)
+    (move,) = live.call("move")["moves"]
+    assert move["by"] == "git"
+    origin.mkdir()  # it was only away, as a disk that is mounted again
+    wait(live, session.id, resume=command(origin / "api", session))
+
+
+def test_of_two_copies_neither_is_taken(live: World) -> None:
+    root = live.root
+    origin = repository(root / "shop")
+    session = begun(live, origin)
+    for name in ("a", "b"):
+        shutil.copytree(origin, root / name)
+        begun(live, root / name)
+    marks = live.state / "projects.jsonl"
+    until(lambda: marks.exists() and str(root / "b") in marks.read_text(), "the looks")
+    shutil.rmtree(origin)
+    begun(live, root / "a")
+    before = live.call("status")["lastScanAt"]
+    until(lambda: live.call("status")["lastScanAt"] not in (before, None), "a scan")
+    assert "movedTo" not in live.row(session.id)
