@@ -6,6 +6,8 @@ import os
 import random
 import signal
 
+import pytest
+
 from tests.archive.keeping import Archived
 from tests.e2e.world import Session, World, problems, until, wait
 
@@ -25,6 +27,7 @@ def noisy(world: World, days_ago: int, size: int = 220_000) -> Session:
     return session
 
 
+@pytest.mark.faults
 def test_the_oldest_copies_go_first_and_pinned_ones_stay(world: World) -> None:
     """A session that is too old to fit is not copied again and again; `status` says so."""
     archived = Archived(world)
@@ -64,6 +67,7 @@ def test_the_oldest_copies_go_first_and_pinned_ones_stay(world: World) -> None:
         assert archived.copies() == sorted(before)
 
 
+@pytest.mark.faults
 def test_a_raised_limit_lets_in_what_did_not_fit(world: World) -> None:
     """What cannot fit at all removes nothing."""
     archived = Archived(world)

@@ -133,7 +133,7 @@ def test_three_machines_converge_whatever_is_interrupted(
     run_state_machine_as_test(
         Machines,
         settings=settings(
-            max_examples=15,
+            max_examples=10,
             stateful_step_count=30,
             derandomize=True,
             deadline=None,

@@ -150,6 +150,7 @@ def _held(home: Home, session_id: str) -> list[object]:
         store.close()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("how", ["copied", "restored", "deleted"])
 def test_a_copied_restored_or_deleted_store_loses_and_doubles_nothing(
     fleet: Start, pg: Postgres, how: str
@@ -330,6 +331,7 @@ def _texts(fleet: Fleet, pg: Postgres, home: Home, session_id: str) -> list[Text
     return [r for _, r in fleet.told(pg, home) if isinstance(r, Text) and r.id == session_id]
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("year", [1970, 2090])
 def test_dates_of_a_wrong_clock_lose_and_order_nothing(fleet: Start, year: int) -> None:
     both = fleet("ab")
