@@ -11,9 +11,10 @@ import asyncio
 import math
 import os
 import secrets
+import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -195,8 +196,17 @@ class Server:
     async def _execute(
         self, query: str | sql.Composed, values: Sequence[Any] = ()
     ) -> AsyncCursor[Any]:
-        async with asyncio.timeout(PATIENCE):  # a server that hangs accepts and never answers
+        with self._limited():
             return await self._connection.execute(query, values or None)
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Hang up on a server that accepts and never answers; cancelling would wait for it, too."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, _hang_up, self._connection)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def listen(self, wake: Callable[[], None]) -> None:
         """Call `wake` when another machine has told something."""
@@ -252,19 +262,22 @@ class Server:
         TakenError, and nothing happens, if the log is not as this machine left it.
         """
         connection, own = self._connection, self._machine
-        async with connection.transaction():
-            await self._execute(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'")
-            if await self.position(lock=True) != before:
-                raise TakenError("another machine wrote as this one")
-            async with asyncio.timeout(PATIENCE), connection.cursor() as cursor:
-                query = "INSERT INTO indexerd.log (machine, seq, kind, version, body)"
-                values = [(own, *row) for row in rows]
-                await cursor.executemany(f"{query} VALUES (%s, %s, %s, %s, %s)", values)
-            query = "DELETE FROM indexerd.log WHERE machine = %s AND (seq <= %s OR seq = ANY(%s))"
-            await self._execute(query, [own, through, stale])
-            query = "UPDATE indexerd.member SET head = %s, token = %s, seen = now()"
-            await self._execute(f"{query} WHERE machine = %s", [after.head, after.token, own])
-            await self._execute("SELECT pg_notify(%s, %s)", [self._fleet, own])
+        with self._limited():
+            async with connection.transaction():
+                await self._execute(f"SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s'")
+                if await self.position(lock=True) != before:
+                    raise TakenError("another machine wrote as this one")
+                async with connection.cursor() as cursor:
+                    query = "INSERT INTO indexerd.log (machine, seq, kind, version, body)"
+                    values = [(own, *row) for row in rows]
+                    await cursor.executemany(f"{query} VALUES (%s, %s, %s, %s, %s)", values)
+                query = (
+                    "DELETE FROM indexerd.log WHERE machine = %s AND (seq <= %s OR seq = ANY(%s))"
+                )
+                await self._execute(query, [own, through, stale])
+                query = "UPDATE indexerd.member SET head = %s, token = %s, seen = now()"
+                await self._execute(f"{query} WHERE machine = %s", [after.head, after.token, own])
+                await self._execute("SELECT pg_notify(%s, %s)", [self._fleet, own])
 
     async def page(self, machine: str, after: int) -> list[Sealed]:
         """Return a machine's next records, in order; an empty list after the last one."""
@@ -304,6 +317,14 @@ class Server:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE usename = current_user AND pid <> pg_backend_pid()"
         )
+
+
+def _hang_up(connection: AsyncConnection) -> None:
+    with (
+        suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as end,
+    ):
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def new_key() -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -12,8 +13,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from indexerd.fleet import server as server_module
+from indexerd.fleet.outbox import Position
+from indexerd.fleet.server import Server, UnreachableError, connected
 from tests.e2e.world import Session, let_pass, until
-from tests.fleet.machines import Fleet, Home, found_by
+from tests.fleet.machines import Fleet, Home, found_by, peers
 from tests.fleet.postgres import Postgres, free_port, running
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -170,3 +174,35 @@ def test_machines_agree_after_connections_were_cut_in_the_middle(
         work.check()
     finally:
         proxy.close()
+
+
+@pytest.mark.parametrize("what", ["members", "push"])
+def test_a_server_that_never_answers_is_left(
+    own: Postgres, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Its kernel still accepts what is sent, so no limit of TCP ends this."""
+    monkeypatch.setattr(server_module, "PATIENCE", 1.0)
+
+    async def talk() -> None:
+        identity = peer.identity
+        async with connected(identity.server) as connection:
+            server = Server(connection, identity)
+            there = await server.position()
+            pids.extend(own.processes())
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            if what == "members":
+                await server.members()
+            after = Position(there.head + 1, b"x" * 16)
+            await server.push(there, after, [(after.head, "hello", 1, b"x")], [], 0)
+
+    pids: list[int] = []
+    with peers(own.url, 1) as [peer]:
+        peer.sync()
+        try:
+            with pytest.raises(UnreachableError):
+                asyncio.run(asyncio.wait_for(talk(), 20))
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        peer.sync()
