@@ -11,6 +11,7 @@ from indexerd.agents.claude import parse_tree as claude_tree
 from indexerd.agents.codex import parse_entry as codex_entry
 from indexerd.agents.codex import parse_tree as codex_tree
 from indexerd.agents.pi import parse as pi_parse
+from indexerd.paths import is_session_id
 
 ADAPTERS: dict[str, Adapter] = {
     "pi": Adapter(pi_parse.scan, pi_parse.read, "pi --session"),
@@ -31,7 +32,8 @@ def resume_command(agent: str, session_id: str, cwd: str, file: str, variables: 
     if agent == "pi":
         target, variables = file, ""
     elif agent == "claude":
-        target = claude_tree.parent_of(file) or session_id
+        above = claude_tree.parent_of(file) or ""
+        target = above if is_session_id(above) else session_id
     elif agent == "codex" and "/archived_sessions/" in file:  # codex resumes none there
         before += f"{variables}codex unarchive {shlex.quote(session_id)} && "
     return f"{before}{variables}{ADAPTERS[agent].reopen} {shlex.quote(target)}"

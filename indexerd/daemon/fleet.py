@@ -30,6 +30,10 @@ class FleetPart:
     machine: Machine | None = None
     _missing: str = ""  # why the fleet cannot be loaded
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    _applied: tuple[object, ...] = ()  # settings that others' records were read with
+
+    def __post_init__(self) -> None:
+        self._applied = self._applies()
 
     async def run(self) -> None:
         """Take part in a fleet, as soon as there is one."""
@@ -73,9 +77,14 @@ class FleetPart:
 
     def reconsider(self) -> None:
         """Apply settings that may have changed."""
+        before, self._applied = self._applied, self._applies()
         if self.machine is not None:
-            self.machine.reloaded = True
+            self.machine.reloaded |= before != self._applied  # all is read again then
             self.machine.wake.set()
+
+    def _applies(self) -> tuple[object, ...]:
+        settings = self.pipeline.settings
+        return settings.privacy.exclude, settings.fleet.hosts
 
     def _machine(self) -> Machine:
         if self.machine is None:

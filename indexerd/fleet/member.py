@@ -20,7 +20,7 @@ import msgspec
 
 from indexerd.errors import AccessError, IndexerdError, StateError, UsageError
 from indexerd.fleet import records
-from indexerd.fleet.identity import Identity, new_machine, own_name, save
+from indexerd.fleet.identity import Identity, new_machine, own_name, place, save
 from indexerd.fleet.inbox import Arrived, Inbox, Row
 from indexerd.fleet.outbox import Outbox, Position, seal
 from indexerd.fleet.records import BadRecordError, JoinCode, Place
@@ -42,6 +42,7 @@ POLL_SECONDS = 30.0  # between two looks at the server without a notification
 RETRY_SECONDS, RETRY_MAX = 1.0, 60.0  # pause after a failure, doubled each time
 BUSY_SECONDS = 0.5  # while the index is rebuilt
 COMMIT_SECONDS = 2.0  # between commits while there is more to read
+ID_SHOWN = 8  # characters of a machine's id that are enough to name it
 GATHER = 0.05  # seconds between two batches, so that appends are gathered
 
 Run = Callable[..., Awaitable[Any]]
@@ -127,7 +128,7 @@ class Machine:
                 if self.outbox is None:
                     self.outbox = await self.here.run(self.here.outbox, identity.name)
                 await server.listen(self.wake.set)
-                await self._settle(self.outbox, await server.position())
+                await self._settle(self.outbox, await server.position(lock=True))
             self.trouble = ""
             while self.identity is identity:
                 self.wake.clear()
@@ -139,7 +140,7 @@ class Machine:
                         await self.here.run(self.here.inbox.again)
                     ready = await self._pull(server, identity)
                     sent = await self._push(server, identity, self.outbox)
-                await asyncio.sleep(GATHER if sent else 0)
+                await asyncio.sleep(GATHER if sent else 2 * GATHER)  # others may notify often
                 await self._wait(server, POLL_SECONDS if ready else BUSY_SECONDS)
 
     async def _wait(self, server: Server, seconds: float) -> None:
@@ -161,7 +162,9 @@ class Machine:
         if batch is not None and batch.after == there:
             await run(outbox.arrived, batch)
         known = await run(lambda: outbox.position)
-        if known == Position():  # also the first time
+        if known == Position():  # the store is new
+            if there != known and self.identity and self.identity.place != place(self.here.path):
+                raise TakenError("this is a copy of another machine's fleet.json")
             await run(outbox.restart, there)
         elif known != there:
             raise TakenError("another machine wrote as this one")
@@ -184,7 +187,8 @@ class Machine:
     async def _become_another(self, old: Identity) -> Identity:
         """Take a new identity: another machine has ours, as after copying a home directory."""
         async with self._lock:
-            new = msgspec.structs.replace(old, machine=new_machine())
+            own = place(self.here.path)
+            new = msgspec.structs.replace(old, machine=new_machine(), place=own)
             async with self._session(new) as server:
                 names = await _names(server, new)
                 new = msgspec.structs.replace(new, name=_free(old.name, names | {old.name}))
@@ -268,7 +272,7 @@ class Machine:
                 new = msgspec.structs.replace(
                     self.identity, keys=[*keys, code.key], server=code.server, before=""
                 )
-                await self._check(new)
+                await self._check(msgspec.structs.replace(new, keys=[code.key]))
                 await self._renew(new)
             else:
                 self._refuse_second()
@@ -282,7 +286,10 @@ class Machine:
 
     async def _join(self, code: JoinCode) -> str:
         name = own_name(self.here.settings().name)
-        identity = Identity(machine=new_machine(), name=name, server=code.server, keys=[code.key])
+        own = place(self.here.path)
+        identity = Identity(
+            machine=new_machine(), name=name, server=code.server, keys=[code.key], place=own
+        )
         names = await self._check(identity)
         identity = msgspec.structs.replace(identity, name=_free(name, names))
         async with self._session(identity) as server:
@@ -302,7 +309,7 @@ class Machine:
         await self._adopt(identity)
         outbox = self._outbox()
         async with self._session(identity) as server:
-            await self._settle(outbox, there := await server.position())
+            await self._settle(outbox, there := await server.position(lock=True))
         await self.here.run(outbox.restart, there)
         await self.here.run(self.here.inbox.again)
         self._restart.set()
@@ -318,6 +325,7 @@ class Machine:
             )
             async with self._session(old) as connection:
                 await asyncio.to_thread(save, self.here.path, new)
+                self.identity = new  # the reply may be lost
                 await connection.change_password(password)
             await self._renew(msgspec.structs.replace(new, before=""))
             return new.code
@@ -327,7 +335,9 @@ class Machine:
         async with self._lock:
             identity, names = self._member(), await self.here.run(self.here.inbox.names)
             ids = [member.machine for member in self.members]
-            found = [key for key in ids if key.startswith(named) or names.get(key) == named]
+            found = [key for key in ids if names.get(key) == named]
+            if not found and len(named) >= ID_SHOWN:
+                found = [key for key in ids if key.startswith(named)]
             if named == identity.name or identity.machine in found:
                 raise UsageError("this is that machine", hint="`indexerd fleet leave` leaves")
             if len(found) != 1:

@@ -33,6 +33,12 @@ KEY_BYTES = 32
 _ID_BYTES, _NONCE_BYTES = 8, 12
 _CODE = "indexerd-fleet-"
 _CHECK_BYTES = 6
+_BAD = (
+    *(InvalidTag, zstandard.ZstdError, InvalidMetaError),
+    *(ValueError, TypeError, RecursionError),  # TypeError: of what JSON cannot have
+)
+_COST_MAX = 1e12
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MACHINE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z"  # ssh must not take it for an option
 
 # Twice the limits of our own rows, since a secret's replacement may be longer than the secret.
@@ -200,6 +206,8 @@ def unseal(keys: Mapping[bytes, bytes], place: Place, version: int, body: bytes)
     """Decrypt and check a record; `keys` by their ids. Raises BadRecordError."""
     if version > VERSION:
         raise BadRecordError("it is of a later version: update indexerd")
+    if not body:
+        raise BadRecordError("it is too large")
     key = keys.get(body[:_ID_BYTES])
     if key is None:
         raise BadRecordError("its key is unknown here: join with the newest code")
@@ -209,9 +217,8 @@ def unseal(keys: Mapping[bytes, bytes], place: Place, version: int, body: bytes)
         if zstandard.frame_content_size(data) not in range(1, BODY_MAX + 1):
             raise BadRecordError("it is too large")
         record = _decoder.decode(zstandard.ZstdDecompressor().decompress(data, BODY_MAX))
-        if isinstance(record, Session) and record.documents.meta is not None:
-            parse_meta(msgspec.json.encode(record.documents.meta), "a record")
-    except (InvalidTag, ValueError, RecursionError, InvalidMetaError, zstandard.ZstdError) as bad:
+        _check(record)
+    except _BAD as bad:
         why = "it does not match its key and place" if isinstance(bad, InvalidTag) else "not valid"
         raise BadRecordError(why) from None
     if kind_of(record) != place.kind:
@@ -219,6 +226,20 @@ def unseal(keys: Mapping[bytes, bytes], place: Place, version: int, body: bytes)
     if isinstance(record, Session) and record.row.session_id != record.id:
         raise BadRecordError("its row is of another session")
     return record
+
+
+def _check(record: Record) -> None:
+    """Raise for what types do not say: numbers and values that JSON cannot have, meta files."""
+    if isinstance(record, Session):
+        row, documents = record.row, record.documents
+        costs = (row.cost_usd or 0.0, row.cost_estimated_usd or 0.0)
+        if not all(0 <= cost < _COST_MAX for cost in costs):  # neither is NaN
+            raise ValueError(record.id)
+        if not row.session_file.startswith("/") or _CONTROL.search(row.session_file + row.cwd):
+            raise ValueError(record.id)  # both are in the command that resumes it
+        msgspec.json.encode(documents)
+        if documents.meta is not None:
+            parse_meta(msgspec.json.encode(documents.meta), "a record")
 
 
 class JoinCode(NamedTuple):

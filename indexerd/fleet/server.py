@@ -26,11 +26,14 @@ from psycopg.pq import version as libpq_version
 from indexerd.errors import AccessError, IndexerdError, NotFoundError, UsageError
 from indexerd.fleet.identity import Identity
 from indexerd.fleet.outbox import Position
+from indexerd.fleet.records import BODY_MAX
 
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 60
 PATIENCE = STATEMENT_SECONDS + 10  # seconds
 SEEN_SECONDS = 20
+MACHINES_MAX = 1000
+_BODY = f"CASE WHEN octet_length(body) <= {BODY_MAX + 100} THEN body ELSE '' END"
 PAGE_RECORDS, PAGE_BYTES = 100, 1 << 20  # applied while appends wait
 _LIBPQ_SYSTEM_ROOTS = 160000  # the version that knows sslrootcert=system
 _SCHEMA = """
@@ -115,12 +118,16 @@ def _is_local(host: str) -> bool:
 @asynccontextmanager
 async def connected(server: Mapping[str, str], ca_file: str = "") -> AsyncIterator[AsyncConnection]:
     """Connect; all errors of the server become IndexerdErrors. Each statement is a transaction."""
+    if set_ := {"PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE"} & os.environ.keys():
+        hint = "unset it for the daemon: it could lead to another server than the address names"
+        raise UsageError(f"{min(set_)} is set", hint=hint)
     # The rule for TLS holds whatever a code says, or leaves out.
     params: dict[str, Any] = server_of(conninfo.make_conninfo("", **server)) | {
         "connect_timeout": CONNECT_SECONDS,
         "tcp_user_timeout": 1000 * STATEMENT_SECONDS,
         "application_name": "indexerd",
         "client_encoding": "utf8",
+        "gssencmode": "disable",  # it would replace TLS
     }
     if params.get("sslmode") == "verify-full":
         roots = "system" if libpq_version() >= _LIBPQ_SYSTEM_ROOTS else ""
@@ -230,6 +237,7 @@ class Server:
             await self._execute(query, [self._machine])
             self._seen = time.monotonic()
         query = "SELECT machine, number, head, seen FROM indexerd.member ORDER BY number"
+        query += f" LIMIT {MACHINES_MAX}"
         rows = await (await self._execute(query)).fetchall()
         return [Member(*row) for row in rows]
 
@@ -282,7 +290,7 @@ class Server:
     async def page(self, machine: str, after: int) -> list[Sealed]:
         """Return a machine's next records, in order; an empty list after the last one."""
         query = (
-            "SELECT seq, kind, version, body FROM (SELECT *, sum(octet_length(body)) OVER"
+            f"SELECT seq, kind, version, {_BODY} FROM (SELECT *, sum(octet_length(body)) OVER"  # noqa: S608 - ours
             " (ORDER BY seq) AS size FROM (SELECT * FROM indexerd.log"
             " WHERE machine = %s AND seq > %s ORDER BY seq LIMIT %s) AS next) AS page"
             " WHERE size - octet_length(body) < %s ORDER BY seq"
@@ -293,7 +301,8 @@ class Server:
 
     async def hellos(self) -> list[tuple[str, Sealed]]:
         """Return the record with which each machine says its name."""
-        query = "SELECT machine, seq, kind, version, body FROM indexerd.log WHERE kind = 'hello'"
+        query = f"SELECT machine, seq, kind, version, {_BODY} FROM indexerd.log"  # noqa: S608 - ours
+        query += f" WHERE kind = 'hello' LIMIT {MACHINES_MAX}"
         rows = await (await self._execute(query)).fetchall()
         return [(row[0], Sealed(row[1], row[2], row[3], bytes(row[4]))) for row in rows]
 

@@ -151,7 +151,7 @@ def _held(home: Home, session_id: str) -> list[object]:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("how", ["copied", "restored", "deleted"])
+@pytest.mark.parametrize("how", ["copied", "identity", "restored", "deleted"])
 def test_a_copied_restored_or_deleted_store_loses_and_doubles_nothing(
     fleet: Start, pg: Postgres, how: str
 ) -> None:
@@ -181,7 +181,11 @@ def test_a_copied_restored_or_deleted_store_loses_and_doubles_nothing(
     else:
         copy = both.another("d")
         for source, target in ((a.state, copy.state), (a.pi, copy.pi)):
-            shutil.copytree(source, target, dirs_exist_ok=True)
+            if how == "copied":
+                shutil.copytree(source, target, dirs_exist_ok=True)
+        if how == "identity":  # without the store
+            copy.state.mkdir(parents=True, exist_ok=True)
+            shutil.copy(a.state / "fleet.json", copy.state)
         new = [a.session(1), copy.session(1)]
         a.start()
         both.agree(*old, new[0], homes=[a, b])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import secrets
 import socket
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.msgpack import Ext
 
+from indexerd.agents import resume_command
 from indexerd.errors import UsageError
 from indexerd.fleet.identity import Identity, new_machine
 from indexerd.fleet.records import (
@@ -239,7 +242,9 @@ def test_records_of_a_hostile_member_are_checked_and_bounded(fleet: Start, pg: P
         b"\xa9" + bytes(BODY_MAX + 1),
         _with(record, id="../../x"), _with(record, id=good.id + "\n"),
         _with(record, row={"agent": "sh"}), _with(record, row={"name": "x" * 100_000}),
-        _with(record, row={"messageCount": -1}),
+        _with(record, row={"messageCount": -1}), os.urandom(BODY_MAX + 200),
+        _with(record, row={"costUsd": float("nan")}), _with(record, row={"sessionFile": "-x"}),
+        _with(record, documents=none | {"digest": {"segments": [{"x": Ext(1, b"x")}]}}),
         _with(record, id="evil-1", row={"sessionId": "other"}),
         pack(Hello("host-evil", "1")),
         _with(record, id="evil-2", row={
@@ -277,6 +282,11 @@ def test_records_of_a_hostile_member_are_checked_and_bounded(fleet: Start, pg: P
     assert not [*b.root.rglob("touch*"), *Path(b.root).glob("x")]
     assert not b.log_of('"defect"')
     assert row == record.row
+
+
+def test_no_path_becomes_an_option_of_an_agent() -> None:
+    file = "/x/--dangerously-skip-permissions/subagents/agent-1.jsonl"
+    assert resume_command("claude", "s1", "/w", file) == "cd /w && claude --resume s1"
 
 
 def _with(record: Session, **changes: Any) -> bytes:
