@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import pwd
 import secrets
@@ -82,6 +83,23 @@ class Postgres:
 
     def stop(self, mode: str = "fast") -> None:
         self._call("pg_ctl", "-w", "-m", mode, "stop")
+
+    def standby(self, directory: Path) -> Postgres:
+        """Start a copy that follows this server until it is promoted."""
+        other = copy.copy(self)
+        other.data, other.port = directory / "pg", free_port()
+        other.data.mkdir(mode=0o700)
+        if self._user:
+            shutil.chown(other.data, self._user)
+            directory.chmod(0o711)
+        other._call("pg_basebackup", "-R", "-X", "stream", "-d", self.url)
+        with (other.data / "postgresql.conf").open("a") as file:
+            file.write(f"port = {other.port}\n")
+        other.start()
+        return other
+
+    def promote(self) -> None:
+        self._call("pg_ctl", "-w", "promote")
 
     def processes(self) -> list[int]:
         """List the server and all processes that it has started."""

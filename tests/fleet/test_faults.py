@@ -8,8 +8,10 @@ import os
 import random
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -148,7 +150,23 @@ def freeze_the_server(work: Work, server: Postgres) -> None:
                 os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("fault", [kill_a_daemon, stop_the_server, freeze_the_server])
+def fill_the_server(work: Work, server: Postgres) -> None:
+    """Its disk is full for a while, as far as its clients can tell."""
+    server.query(
+        "CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN RAISE 'no space left' USING ERRCODE = '53100'; END$$;"
+        "CREATE TRIGGER disk_full BEFORE INSERT ON indexerd.log EXECUTE FUNCTION disk_full()"
+    )
+    work.round()
+    home = work.fleet.homes[0]
+    until(lambda: "53100" in (home.status()["problem"] or ""), "the trouble")
+    server.query("DROP TRIGGER disk_full ON indexerd.log; DROP FUNCTION disk_full()")
+
+
+FAULTS = [kill_a_daemon, stop_the_server, freeze_the_server, fill_the_server]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_machines_agree_after(own: Postgres, fleet: Callable[..., Fleet], fault: Fault) -> None:
     work = Work(fleet("ab", url=own.url, hook=HASTE), 7)
     for number in range(ROUNDS):
@@ -206,3 +224,22 @@ def test_a_server_that_never_answers_is_left(
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
         peer.sync()
+
+
+def test_machines_agree_after_a_failover(own: Postgres, fleet: Callable[..., Fleet]) -> None:
+    """To a standby that may lack the newest records."""
+    with tempfile.TemporaryDirectory(prefix="indexerd-pg-", ignore_cleanup_errors=True) as name:
+        other = own.standby(Path(name))
+        try:
+            url = own.url.replace("/postgres", f",127.0.0.1:{other.port}/postgres")
+            url += "?target_session_attrs=read-write"
+            work = Work(fleet("ab", url=url, hook=HASTE), 7)
+            for number in range(6):
+                work.round()
+                if number == 3:
+                    own.stop("immediate")
+                    work.round()
+                    other.promote()
+            work.check()
+        finally:
+            other.stop("immediate")
