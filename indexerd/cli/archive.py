@@ -69,7 +69,8 @@ def status() -> Iterator[str]:
         answer[f"{kind}Sessions"] = sum(source.path.endswith(".jsonl") for source, _ in found)
         answer[f"{kind}Bytes"] = sum(status.st_size for _, status in found)
     if not as_json(answer):
-        yield from render.fields(answer, " ".join(answer))
+        answer["archive"] = "on" if answer.pop("enabled") else "off"
+        yield from render.fields(answer, f"archive {' '.join(answer)}")
 
 
 archive = click.Group(
