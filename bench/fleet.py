@@ -146,7 +146,7 @@ def appended(second: Daemon, made: list[Any]) -> None:
             with Path(session.path).open("a") as file:
                 file.write(line)
             wait(
-                lambda: connection.ask("get", ref=session.id)["session"]["leafId"] == entry,  # noqa: B023
+                lambda: connection.ask("get", ref=session.id)["session"]["leafId"] == entry,  # noqa: B023 - called at once
                 "an append",
                 0.001,
             )

@@ -24,8 +24,8 @@ from urllib.parse import quote, unquote
 
 import zstandard
 
-from indexerd.disk import make_directory, sync_names, write_atomically
-from indexerd.errors import SessionUnreadableError, UsageError, WriteError
+from indexerd.disk import create_file, make_directory, sync_names, write_atomically
+from indexerd.errors import SessionUnreadableError, WriteError
 from indexerd.paths import within
 
 SUFFIX = ".zst"
@@ -182,27 +182,12 @@ class Archive:
         place = place if place.is_file() else self._place(LIVE, source)
         try:
             make_directory(path.parent)
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            hint = "the archive never overwrites a file; --to DIR writes elsewhere"
-            raise UsageError(f"there is a file already: {target}", hint=hint) from None
+            create_file(path, _blocks(place, marked=True))
+        except zstandard.ZstdError:
+            hint = f"`zstdcat {place}` prints what can be read"
+            raise SessionUnreadableError("the copy is damaged", hint=hint) from None
         except OSError as bad:
             raise WriteError(f"cannot write {target}: {bad.strerror}") from None
-        try:
-            with os.fdopen(fd, "wb") as file:
-                for block in _blocks(place, marked=True):
-                    file.write(block)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException as bad:
-            path.unlink()
-            if isinstance(bad, zstandard.ZstdError):
-                hint = f"`zstdcat {place}` prints what can be read"
-                raise SessionUnreadableError("the copy is damaged", hint=hint) from None
-            if isinstance(bad, OSError):
-                raise WriteError(f"cannot write {target}: {bad.strerror}") from None
-            raise
-        sync_names(path.parent)
 
     def _withdraw(self, source: Source) -> None:
         """Stop reading a file's copy instead of the file, which is there again."""

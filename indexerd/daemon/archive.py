@@ -52,7 +52,7 @@ class Keeper:
     async def run(self) -> None:
         """Keep the archive until cancelled."""
         await self.pipeline.scanned.wait()
-        self.pipeline.bus.subscribe(self._told)
+        self.pipeline.bus.subscribe(self._on_event)
         while True:
             self.wake.clear()
             try:
@@ -88,7 +88,7 @@ class Keeper:
             self._swept = True
         while self._lost:
             session_id = next(iter(self._lost))
-            await self._let_go(session_id, self._lost[session_id])
+            await self._handle_removed(session_id, self._lost[session_id])
             self._lost.pop(session_id)
         quiet, now = self.pipeline.settings.archive.quiet_seconds, monotonic()
         due = [
@@ -113,7 +113,7 @@ class Keeper:
         at = min(min(last + quiet, first + RESTLESS * quiet) for first, last in self._due.values())
         return max(0.05, at - monotonic())
 
-    def _told(self, event: Row) -> None:
+    def _on_event(self, event: Row) -> None:
         """Note a session that changed, or whose file is gone."""
         session_id = event.get("sessionId")
         if event["event"] == "session.removed" and self.archive.directory.is_dir():
@@ -132,7 +132,7 @@ class Keeper:
         infos, excluded = await self.pipeline.read(self._known)
         moved = {base_name(info.path) for info in infos if info.agent == "codex"}
         moved |= {base_name(path) for path in excluded}
-        await asyncio.to_thread(self._settle, moved, excluded)
+        await asyncio.to_thread(self._reconcile, moved, excluded)
         if self._on:
             self._due |= dict.fromkeys((info.session_id for info in infos), (0.0, 0.0))
 
@@ -143,19 +143,19 @@ class Keeper:
         infos.sort(key=lambda info: -info.modified_ms)
         return infos, {path.removesuffix(SUFFIX) for path in files.excluded()}
 
-    def _settle(self, moved: set[str], excluded: set[str]) -> None:
+    def _reconcile(self, moved: set[str], excluded: set[str]) -> None:
         self.archive.tidy()
         for kind in (GONE, LIVE):
             for source, _ in [*self.archive.entries(kind)]:
                 if source.path in excluded:
                     self.archive.remove(source)
                 elif kind == LIVE and not is_there(source.path):
-                    self._give_up(source, moved)
+                    self._publish_or_drop(source, moved)
         self.size = sum(status.st_size for _, status in self._entries())
         self.skipped.clear()
         self._oldest_ns = 0
 
-    def _give_up(self, source: Source, moved: Container[str]) -> bool:
+    def _publish_or_drop(self, source: Source, moved: Container[str]) -> bool:
         """Let the copy of a file that is gone be read, unless the file has moved."""
         if base_name(source.path) not in moved:
             return self.archive.publish(source)
@@ -165,7 +165,7 @@ class Keeper:
     def _entries(self) -> list[tuple[Source, os.stat_result]]:
         return [entry for kind in (LIVE, GONE) for entry in self.archive.entries(kind)]
 
-    async def _let_go(self, session_id: str, path: str) -> None:
+    async def _handle_removed(self, session_id: str, path: str) -> None:
         """Let the copy of a file that is gone be read; remove that of an excluded one."""
         files, sources = self.pipeline.library.files, self._copied.pop(session_id, [])
         if root := await self.pipeline.read(files.root_of, path):
@@ -213,7 +213,7 @@ class Keeper:
                 self.size += self.archive.copy(each)
         moved = {base_name(source.path) for source in sources}
         for old in self._copied.get(session_id, ()):
-            if old not in sources and not is_there(old.path) and self._give_up(old, moved):
+            if old not in sources and not is_there(old.path) and self._publish_or_drop(old, moved):
                 self.pipeline.rescan()
         self._copied[session_id] = sources
 

@@ -90,8 +90,8 @@ class FleetPart:
         if self.machine is None:
             try:
                 from indexerd.fleet.identity import load  # noqa: PLC0415 - see above
-                from indexerd.fleet.inbox import Inbox  # noqa: PLC0415
-                from indexerd.fleet.member import Here, Machine  # noqa: PLC0415
+                from indexerd.fleet.inbox import Inbox  # noqa: PLC0415 - see above
+                from indexerd.fleet.member import DaemonSide, Machine  # noqa: PLC0415 - see above
             except ImportError as bad:
                 hint = "install it: pip install 'indexerd[fleet]'"
                 raise UsageError(f"the fleet needs the package {bad.name}", hint=hint) from None
@@ -103,7 +103,7 @@ class FleetPart:
                 lambda: pipeline.settings.fleet.hosts,
             )
             self.machine = Machine(
-                Here(
+                DaemonSide(
                     self.path,
                     settings=lambda: pipeline.settings.fleet,
                     run=pipeline.read,
@@ -116,7 +116,7 @@ class FleetPart:
                 ),
                 load(self.path),
             )
-            pipeline.bus.subscribe(self._told)
+            pipeline.bus.subscribe(self._on_event)
             pipeline.on_change = self.machine.wake.set
             self._wanted.set()
         return self.machine
@@ -129,7 +129,7 @@ class FleetPart:
         text = lambda: self.pipeline.settings.fleet.text  # noqa: E731 - one line
         return Outbox(library.index, library.shared, forgotten, name=name, text=text)
 
-    def _told(self, event: Row) -> None:
+    def _on_event(self, event: Row) -> None:
         """Wake the fleet when something happens here."""
         if self.machine is None:
             return

@@ -305,8 +305,8 @@ class Library:
             return None
         documents = read_all(session_id, self.home(session_id))
         kept = {key: documents[key] for key in ("meta", "labels", "tags", "digest")}
-        every = self._secrets.every
-        return StoredRow(*every(self._secrets.written(written))), every(kept)
+        redact_all = self._secrets.redact_all
+        return StoredRow(*redact_all(self._secrets.written(written))), redact_all(kept)
 
     def _publish_facts(self, session_id: str, facts: RowFacts, usage: SessionUsage) -> None:
         if self.files.info(session_id) is not None and (old := self.store.get(session_id)):

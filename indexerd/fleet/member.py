@@ -49,7 +49,7 @@ Run = Callable[..., Awaitable[Any]]
 
 
 @dataclass(eq=False)
-class Here:
+class DaemonSide:
     """What the daemon gives the fleet."""
 
     path: Path  # of fleet.json
@@ -67,7 +67,7 @@ class Here:
 class Machine:
     """This machine in its fleet, or in none."""
 
-    here: Here
+    daemon: DaemonSide
     identity: Identity | None = None
     outbox: Outbox | None = None
     trouble: str = ""  # why the server cannot be used now
@@ -98,26 +98,26 @@ class Machine:
             try:
                 await self._connect(identity)
             except RemovedError as bad:
-                self._complain("fleet.removed", bad)
+                self._report("fleet.removed", bad)
                 return
             except TakenError as bad:
-                self.here.log("fleet.taken", {"reason": str(bad)})
+                self.daemon.log("fleet.taken", {"reason": str(bad)})
                 self._taken = True
             except (IndexerdError, TimeoutError) as bad:
-                self._complain("fleet.unreachable", bad)
+                self._report("fleet.unreachable", bad)
             except Exception as bug:  # noqa: BLE001 - a bug here must not end the daemon
-                self._complain("fleet.unreachable", bug)
-                self.here.defect(bug)
+                self._report("fleet.unreachable", bug)
+                self.daemon.defect(bug)
             if loop.time() - began > RETRY_MAX:
                 pause = RETRY_SECONDS
             await asyncio.sleep(pause)
             pause = min(RETRY_MAX, 2 * pause)
 
-    def _complain(self, event: str, bad: Exception) -> None:
+    def _report(self, event: str, bad: Exception) -> None:
         known = isinstance(bad, IndexerdError)
         why = str(bad) if known else f"the server does not answer ({type(bad).__name__})"
         if self.trouble != why:
-            self.here.log(event, {"reason": why})
+            self.daemon.log(event, {"reason": why})
         self.trouble = why
 
     async def _connect(self, identity: Identity) -> None:
@@ -126,9 +126,9 @@ class Machine:
         async with self._session(identity) as server:
             async with self._lock:
                 if self.outbox is None:
-                    self.outbox = await self.here.run(self.here.outbox, identity.name)
+                    self.outbox = await self.daemon.run(self.daemon.outbox, identity.name)
                 await server.listen(self.wake.set)
-                await self._settle(self.outbox, await server.position(lock=True))
+                await self._recover(self.outbox, await server.position(lock=True))
             self.trouble = ""
             while self.identity is identity:
                 self.wake.clear()
@@ -137,7 +137,7 @@ class Machine:
                         return
                     if self.reloaded:
                         self.reloaded = False
-                        await self.here.run(self.here.inbox.again)
+                        await self.daemon.run(self.daemon.inbox.again)
                     ready = await self._pull(server, identity)
                     sent = await self._push(server, identity, self.outbox)
                 await asyncio.sleep(GATHER if sent else 2 * GATHER)  # others may notify often
@@ -156,14 +156,14 @@ class Machine:
 
     # -- telling
 
-    async def _settle(self, outbox: Outbox, there: Position) -> None:
+    async def _recover(self, outbox: Outbox, there: Position) -> None:
         """Find out what became of the last batch; tell everything again if the store is new."""
-        run, batch = self.here.run, await self.here.run(outbox.under_way)
+        run, batch = self.daemon.run, await self.daemon.run(outbox.under_way)
         if batch is not None and batch.after == there:
             await run(outbox.arrived, batch)
         known = await run(lambda: outbox.position)
         if known == Position():  # the store is new
-            if there != known and self.identity and self.identity.place != place(self.here.path):
+            if there != known and self.identity and self.identity.place != place(self.daemon.path):
                 raise TakenError("this is a copy of another machine's fleet.json")
             await run(outbox.restart, there)
         elif known != there:
@@ -171,7 +171,7 @@ class Machine:
 
     async def _push(self, server: Server, identity: Identity, outbox: Outbox) -> bool:
         """Send all that is new; return whether there was anything."""
-        run, sent = self.here.run, False
+        run, sent = self.daemon.run, False
         while (batch := await run(outbox.plan)) is not None:
             sent = True
             make = lambda: list(seal(batch, identity.key, identity.fleet, identity.machine))  # noqa: E731 - awaited at once
@@ -187,22 +187,22 @@ class Machine:
     async def _become_another(self, old: Identity) -> Identity:
         """Take a new identity: another machine has ours, as after copying a home directory."""
         async with self._lock:
-            own = place(self.here.path)
+            own = place(self.daemon.path)
             new = msgspec.structs.replace(old, machine=new_machine(), place=own)
             async with self._session(new) as server:
                 names = await _names(server, new)
                 new = msgspec.structs.replace(new, name=_free(old.name, names | {old.name}))
                 there = await server.register()
             await self._adopt(new)
-            await self.here.run(self._outbox().restart, there)
+            await self.daemon.run(self._outbox().restart, there)
             self._taken = False
             return new
 
     async def _adopt(self, identity: Identity) -> None:
         """Store an identity, and use it from now on."""
-        await asyncio.to_thread(save, self.here.path, identity)
+        await asyncio.to_thread(save, self.daemon.path, identity)
         self.identity = identity
-        self.outbox = await self.here.run(self.here.outbox, identity.name)
+        self.outbox = await self.daemon.run(self.daemon.outbox, identity.name)
 
     def _outbox(self) -> Outbox:
         if self.outbox is None:
@@ -210,16 +210,16 @@ class Machine:
         return self.outbox
 
     def _session(self, identity: Identity) -> AbstractAsyncContextManager[Server]:
-        return _session(identity, self.here.settings().ca_file)
+        return _session(identity, self.daemon.settings().ca_file)
 
     # -- reading
 
     async def _pull(self, server: Server, identity: Identity) -> bool:
         """Read all that is new; return False if the index must be rebuilt first."""
-        run, inbox = self.here.run, self.here.inbox
+        run, inbox = self.daemon.run, self.daemon.inbox
         self.members = await server.members()
         for machine in {*await run(inbox.machines)} - {one.machine for one in self.members}:
-            self.here.changed(await run(inbox.leave, machine))
+            self.daemon.changed(await run(inbox.leave, machine))
         others = [member for member in self.members if member.machine != identity.machine]
         while True:  # what is applied may be a reason to read all again
             cursors = await run(inbox.cursors)
@@ -232,7 +232,7 @@ class Machine:
 
     async def _read(self, server: Server, identity: Identity, member: Member, after: int) -> bool:
         """Read a machine's records after a number; return as `_pull` does."""
-        run, inbox, committed = self.here.run, self.here.inbox, monotonic()
+        run, inbox, committed = self.daemon.run, self.daemon.inbox, monotonic()
         await run(inbox.begin, member.machine)
         while after < member.head:
             page = await server.page(member.machine, after)
@@ -240,9 +240,9 @@ class Machine:
             applied = await run(inbox.apply, member.machine, member.number, opened)
             if applied is None:
                 return False
-            self.here.changed(applied.rows)
+            self.daemon.changed(applied.rows)
             for session_id, agent in applied.purged.items():
-                await self.here.purge(session_id, agent)
+                await self.daemon.purge(session_id, agent)
             after = page[-1].seq if page else member.head
             if applied.again:
                 return True
@@ -259,7 +259,7 @@ class Machine:
         server = server_of(url)
         async with self._lock:
             self._refuse_second()
-            async with connected(server, self.here.settings().ca_file) as connection:
+            async with connected(server, self.daemon.settings().ca_file) as connection:
                 members_server = await create_fleet(connection, server)
             return await self._join(JoinCode(members_server, new_key()))
 
@@ -285,8 +285,8 @@ class Machine:
             raise UsageError("this machine is in a fleet already", hint=hint)
 
     async def _join(self, code: JoinCode) -> str:
-        name = own_name(self.here.settings().name)
-        own = place(self.here.path)
+        name = own_name(self.daemon.settings().name)
+        own = place(self.daemon.path)
         identity = Identity(
             machine=new_machine(), name=name, server=code.server, keys=[code.key], place=own
         )
@@ -295,7 +295,7 @@ class Machine:
         async with self._session(identity) as server:
             there = await server.register()
         await self._adopt(identity)
-        await self.here.run(self._outbox().restart, there)
+        await self.daemon.run(self._outbox().restart, there)
         self._restart.set()
         return identity.code
 
@@ -309,9 +309,9 @@ class Machine:
         await self._adopt(identity)
         outbox = self._outbox()
         async with self._session(identity) as server:
-            await self._settle(outbox, there := await server.position(lock=True))
-        await self.here.run(outbox.restart, there)
-        await self.here.run(self.here.inbox.again)
+            await self._recover(outbox, there := await server.position(lock=True))
+        await self.daemon.run(outbox.restart, there)
+        await self.daemon.run(self.daemon.inbox.again)
         self._restart.set()
 
     async def rotate_key(self) -> str:
@@ -324,7 +324,7 @@ class Machine:
                 old, keys=[*old.keys, new_key()], server=server, before=old.server["password"]
             )
             async with self._session(old) as connection:
-                await asyncio.to_thread(save, self.here.path, new)
+                await asyncio.to_thread(save, self.daemon.path, new)
                 self.identity = new  # the reply may be lost
                 await connection.change_password(password)
             await self._renew(msgspec.structs.replace(new, before=""))
@@ -333,7 +333,7 @@ class Machine:
     async def remove(self, named: str) -> None:
         """Remove another machine, by its name or the begin of its id, and all that it told."""
         async with self._lock:
-            identity, names = self._member(), await self.here.run(self.here.inbox.names)
+            identity, names = self._member(), await self.daemon.run(self.daemon.inbox.names)
             ids = [member.machine for member in self.members]
             found = [key for key in ids if names.get(key) == named]
             if not found and len(named) >= ID_SHOWN:
@@ -358,12 +358,12 @@ class Machine:
                 problem = str(bad)
             self.identity = None
             self._restart.set()
-            await asyncio.to_thread(self.here.path.unlink, missing_ok=True)
-            inbox = self.here.inbox
-            for machine in await self.here.run(inbox.machines):
-                self.here.changed(await self.here.run(inbox.leave, machine))
-            outbox = self.outbox or await self.here.run(self.here.outbox, "")
-            await self.here.run(outbox.close)
+            await asyncio.to_thread(self.daemon.path.unlink, missing_ok=True)
+            inbox = self.daemon.inbox
+            for machine in await self.daemon.run(inbox.machines):
+                self.daemon.changed(await self.daemon.run(inbox.leave, machine))
+            outbox = self.outbox or await self.daemon.run(self.daemon.outbox, "")
+            await self.daemon.run(outbox.close)
             self.outbox, self.members, self.trouble = None, [], ""
             return problem
 
@@ -377,7 +377,7 @@ class Machine:
         """Describe the fleet as last seen; `behind` counts records not yet read here."""
         if self.identity is None:
             return {"fleet": None, "machines": []}
-        run, inbox, identity = self.here.run, self.here.inbox, self.identity
+        run, inbox, identity = self.daemon.run, self.daemon.inbox, self.identity
         names, counts = await run(inbox.names), await run(inbox.counts)
         refused, cursors = await run(inbox.refused), await run(inbox.cursors)
         machines = []
@@ -402,7 +402,7 @@ class Machine:
             "connected": not self.trouble and bool(self.members),
             "problem": self.trouble or None,
             "unsent": await run(lambda: self.outbox.unsent if self.outbox else 0),
-            "notShared": len(self.outbox.odd) if self.outbox else 0,
+            "notShared": len(self.outbox.unshareable) if self.outbox else 0,
             "machines": machines,
         }
 

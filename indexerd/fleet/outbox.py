@@ -47,7 +47,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     token: bytes = b""
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
+class SentRecord(msgspec.Struct, frozen=True, array_like=True):
     """A record of this machine on the server."""
 
     seq: int
@@ -62,7 +62,7 @@ class Batch(msgspec.Struct, array_like=True):
 
     before: Position
     after: Position
-    told: list[Told] = []
+    records: list[SentRecord] = []
     stale: list[int] = []  # numbers of records to delete
     done: list[tuple[int, str]] = []  # rows of `outbox`
     through: int | None = None  # a restart ends: delete all own records up to this one
@@ -93,7 +93,7 @@ class Outbox:
         self._index, self._store = index, index.store
         self._shared, self._forgotten = shared, forgotten
         self._name, self._text = name, text
-        self.odd: set[str] = set()  # sessions that cannot be told
+        self.unshareable: set[str] = set()  # sessions that cannot be told
         for statement in _TRIGGERS.split("END;")[:-1]:
             self._store.run(f"{statement}END")
 
@@ -158,7 +158,7 @@ class Outbox:
                 batch.done.append((n, session_id))
         self._plan_completion(batch)
         batch.stale += [seq for (seq,) in self._store.select("SELECT seq FROM sent WHERE stale")]
-        if not (batch.told or batch.stale or batch.done):
+        if not (batch.records or batch.stale or batch.done):
             return None
         batch.after = Position(max([before.head, *batch.packed]), batch.after.token)
         stored = msgspec.structs.replace(batch, packed={})
@@ -169,8 +169,8 @@ class Outbox:
         """Remember that the server has a batch."""
         store = self._store
         with store.batch():
-            for told in batch.told:
-                values = (told.seq, told.kind, told.id, told.next_row, told.print)
+            for record in batch.records:
+                values = (record.seq, record.kind, record.id, record.next_row, record.print)
                 store.run("INSERT OR REPLACE INTO sent VALUES (?, ?, ?, ?, ?, 0)", *values)
             for seq in batch.stale:
                 store.run("DELETE FROM sent WHERE seq = ?", seq)
@@ -183,9 +183,11 @@ class Outbox:
 
     def _add(self, batch: Batch, record: Record, session_id: str, next_row: int = 0) -> None:
         packed = records.pack(record)
-        seq = batch.before.head + len(batch.told) + 1
+        seq = batch.before.head + len(batch.records) + 1
         printed = records.fingerprint(packed)
-        batch.told.append(Told(seq, records.kind_of(record), session_id, next_row, printed))
+        batch.records.append(
+            SentRecord(seq, records.kind_of(record), session_id, next_row, printed)
+        )
         batch.packed[seq] = packed
 
     def _add_changed(self, batch: Batch, record: Record, session_id: str) -> None:
@@ -232,7 +234,7 @@ class Outbox:
             row = msgspec.convert(_without_null(written.row), records.SharedRow)
             shown = msgspec.convert(documents, records.Documents)
         except msgspec.ValidationError:  # a row that the others would refuse
-            self.odd.add(session_id)
+            self.unshareable.add(session_id)
             return True
         aliases = [*written.aliases][:16]
         record = Session(session_id, row, written.summary, aliases, shown)
@@ -294,7 +296,7 @@ def seal(
     batch: Batch, key: bytes, fleet: str, machine: str
 ) -> Iterable[tuple[int, str, int, bytes]]:
     """Encrypt a batch: number, kind, version and body of each record."""
-    for told in batch.told:
-        place = records.Place(fleet, machine, told.seq, told.kind)
-        body = records.seal(key, place, batch.packed[told.seq])
-        yield told.seq, told.kind, records.VERSION, body
+    for record in batch.records:
+        place = records.Place(fleet, machine, record.seq, record.kind)
+        body = records.seal(key, place, batch.packed[record.seq])
+        yield record.seq, record.kind, records.VERSION, body

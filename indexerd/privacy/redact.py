@@ -251,7 +251,7 @@ def for_people(row: Mapping[str, Any]) -> Row:
     return {**row, **(row.get("shown") or {})}
 
 
-_OFTEN = 300  # characters: shorter texts, as paths, are often the same
+_CACHED_MAX = 300  # characters: shorter texts, as paths, are often the same
 
 _TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
 _TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
@@ -286,7 +286,7 @@ class OwnSecrets:
         digest = blake2b(json.dumps(patterns).encode(), digest_size=6).hexdigest()
         self.mark = f"~{digest}" if patterns else ""
         self._redactor = Redactor(tuple(patterns))
-        self._again = lru_cache(4096)(self._redacted)
+        self._redacted_cached = lru_cache(4096)(self._redacted)
 
     def _redacted(self, text: str) -> str:
         return self._redactor(text).text
@@ -304,15 +304,15 @@ class OwnSecrets:
         row = with_shown(row | texts, self._redacted)
         return StoredRow(row, self._clean(summary, limits.SUMMARY_MAX), names)
 
-    def every(self, value: Any) -> Any:
+    def redact_all(self, value: Any) -> Any:
         """Redact every text of a JSON value, keys included, whatever was done before."""
         if isinstance(value, dict):
-            return {self.every(key): self.every(item) for key, item in value.items()}
+            return {self.redact_all(key): self.redact_all(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.every(item) for item in value]
+            return [self.redact_all(item) for item in value]
         if not isinstance(value, str):
             return value
-        return self._again(value) if len(value) <= _OFTEN else self._redacted(value)
+        return self._redacted_cached(value) if len(value) <= _CACHED_MAX else self._redacted(value)
 
     def _clean(self, value: Any, most: int) -> Any:
         """Clean a value's texts, without a last word that may have been cut: half a secret."""

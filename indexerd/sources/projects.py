@@ -176,7 +176,7 @@ def _main(root: str, git: str) -> str:
         return root if os.path.isdir(own) else ""  # noqa: PTH112 - never raises
     path = os.path.normpath(os.path.join(own, common))  # noqa: PTH118 - as above
     above, _, name = path.rpartition("/")
-    return "" if not os.path.isdir(path) else above if name.startswith(".") else path  # noqa: PTH112
+    return "" if not os.path.isdir(path) else above if name.startswith(".") else path  # noqa: PTH112 - never raises
 
 
 def identity(root: str) -> str:

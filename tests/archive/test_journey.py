@@ -53,7 +53,7 @@ def test_a_deleted_session_is_read_from_the_archive_and_put_back(
         world.run("restore", session.id, "--to", str(tmp_path / "else/where"))
         assert (tmp_path / "else/where" / session.path.name).read_bytes() == whole
         world.run("restore", session.id, "--to", str(tmp_path / "else/where"), code=2)
-        assert "never overwrites" in world.stderr
+        assert "never overwritten" in world.stderr
         shutil.rmtree(session.path.parent)
         assert world.run("restore", session.id).strip() == str(session.path)
         assert session.path.read_bytes() == whole

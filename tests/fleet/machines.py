@@ -15,7 +15,7 @@ import psycopg
 
 from indexerd.fleet.identity import Identity, load
 from indexerd.fleet.inbox import Inbox
-from indexerd.fleet.member import Here, Machine
+from indexerd.fleet.member import DaemonSide, Machine
 from indexerd.fleet.outbox import Outbox
 from indexerd.fleet.records import BadRecordError, Place, Record, unseal
 from indexerd.fleet.server import TakenError
@@ -134,7 +134,7 @@ def told(pg: Postgres, identity: Identity) -> Log:
     for seq, kind, version, body in pg.query(sql, identity.machine):
         place = Place(identity.fleet, identity.machine, int(str(seq)), str(kind))
         try:
-            log.append((place.seq, unseal(identity.by_id, place, int(str(version)), bytes(body))))  # type: ignore[call-overload]
+            log.append((place.seq, unseal(identity.by_id, place, int(str(version)), bytes(body))))
         except BadRecordError as bad:
             log.append((place.seq, str(bad)))
     return log
@@ -177,7 +177,7 @@ class Peer:
         self.purged: dict[str, str] = {}
         self.hidden: set[str] = set()  # excluded by their ids
         self.text = True
-        self.machine = Machine(None)  # type: ignore[arg-type] # by `open`
+        self.machine = Machine(None)
         self.open()
 
     def open(self, saved: Path | None = None) -> None:
@@ -190,7 +190,7 @@ class Peer:
         self.store, self.index = caches(self._place)
         self.index.open()
         inbox = Inbox(self.index, lambda _file, _cwd, key: self._hides(key), dict)
-        self.machine.here = Here(
+        self.machine.daemon = DaemonSide(
             self.root.with_suffix(".json"),
             settings=lambda: Settings(name=self.name),
             run=self._call,
@@ -231,7 +231,7 @@ class Peer:
         self.own[session_id] = found, texts
         if self._hides(session_id):
             return
-        new = not self.store.get(session_id) or bool(self.store.get(session_id).get("machine"))  # type: ignore[union-attr]
+        new = not self.store.get(session_id) or bool(self.store.get(session_id).get("machine"))
         replace = replace or new
         first = 0 if replace else len(old)
         items = [Message(n, f"e{n}", "user", "", texts[n]) for n in range(first, len(texts))]
@@ -255,7 +255,7 @@ class Peer:
             self.put(
                 session_id, self.own[session_id][0]["name"], self.own[session_id][1], replace=True
             )
-        self.machine.here.inbox.again()
+        self.machine.daemon.inbox.again()
 
     def _forget(self, session_id: str) -> None:
         self.index.forget(session_id)
@@ -304,26 +304,26 @@ class Peer:
         async with machine._session(self.identity) as server:
             if machine.outbox is None:
                 machine.outbox = self._outbox(self.identity.name)
-            await machine._settle(machine.outbox, await server.position())
-            inbox = machine.here.inbox
+            await machine._recover(machine.outbox, await server.position())
+            inbox = machine.daemon.inbox
             if cut == "pull":
-                inbox.advance = _cut  # type: ignore[method-assign]
+                inbox.advance = _cut
             elif cut == "index":
-                inbox.apply = self._lose_index_after(inbox.apply)  # type: ignore[method-assign]
+                inbox.apply = self._lose_index_after(inbox.apply)
             try:
                 await machine._pull(server, self.identity)
             finally:
                 for name in ("advance", "apply"):
                     inbox.__dict__.pop(name, None)
             to = Cut(server, after=cut == "after") if cut in ("before", "after") else server
-            await machine._push(to, self.identity, machine.outbox)  # type: ignore[arg-type]
+            await machine._push(to, self.identity, machine.outbox)
 
     def _lose_index_after(self, apply: Any) -> Any:
         """Make `apply` start a new index once, as if the old one were found to be damaged."""
 
         def lossy(*values: Any) -> Any:
             answer = apply(*values)
-            self.machine.here.inbox.__dict__.pop("apply")
+            self.machine.daemon.inbox.__dict__.pop("apply")
             self.store.note("index", "name", None)
             self.index.open()
             for session_id, (found, texts) in self.own.items():

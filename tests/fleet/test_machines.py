@@ -252,7 +252,7 @@ def test_a_wrong_code_or_a_damaged_file_changes_nothing(fleet: Start, pg: Postgr
         assert not (third.state / "fleet.json").exists()
     known = [row[1] for row in before]
     now = pg.query("SELECT machine FROM indexerd.member WHERE fleet = %s", right.server["user"])
-    assert sorted(row[0] for row in now) == sorted(known)  # type: ignore[type-var]
+    assert sorted(row[0] for row in now) == sorted(known)
     b.stop()
     path = b.state / "fleet.json"
     good = path.read_bytes()

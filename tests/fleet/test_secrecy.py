@@ -104,7 +104,7 @@ FOREIGN = [  # statements of a member of another fleet; %s is the victim's fleet
     "ALTER TABLE indexerd.log ADD COLUMN x text",
     "DROP TABLE indexerd.log",
     "CREATE TABLE indexerd.mine (x text)",
-    "CREATE TRIGGER t BEFORE INSERT ON indexerd.log"  # noqa: ISC004
+    "CREATE TRIGGER t BEFORE INSERT ON indexerd.log"  # noqa: ISC004 - one statement
     " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
     "ALTER ROLE %(fleet)s PASSWORD 'x'",
     "GRANT %(fleet)s TO current_user",
@@ -142,18 +142,18 @@ def test_a_member_of_another_fleet_sees_and_changes_nothing(pg: Postgres) -> Non
                 rows = []
                 state = str(refused.sqlstate)
                 known = statement.startswith(("SET ROLE", "ALTER ROLE", "GRANT"))
-                assert state in ("42501", "22P02", "23505") or (known and state == "42601"), (  # noqa: PT017
+                assert state in ("42501", "22P02", "23505") or (known and state == "42601"), (  # noqa: PT017 - some statements succeed
                     statement,
                     refused,
                 )
-                assert "leaked" not in str(refused), statement  # noqa: PT017
+                assert "leaked" not in str(refused), statement  # noqa: PT017 - some statements succeed
             assert rows == [], statement
             other.execute("RESET ALL")
         for words in ("SET ROLE", "GRANT {} TO CURRENT_USER", "ALTER ROLE {} PASSWORD 'x'"):
             role = psycopg.sql.Identifier(victim.identity.fleet)
             text = words if "{}" in words else f"{words} {{}}"
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                other.execute(psycopg.sql.SQL(text).format(role))  # type: ignore[arg-type]
+                other.execute(psycopg.sql.SQL(text).format(role))
         other.close()
         assert _rows(pg, victim.identity) == before
 
@@ -176,7 +176,7 @@ def test_an_owner_without_special_rights_makes_fleets_and_sees_no_rows(pg: Postg
         assert two.shows().keys() == {"s1"}
         assert not other.shows()
         for table in ("log", "member"):
-            assert pg.query(f"SELECT * FROM indexerd.{table}", url=url) == []  # noqa: S608
+            assert pg.query(f"SELECT * FROM indexerd.{table}", url=url) == []  # noqa: S608 - ours
         assert len(pg.query("SELECT rolname FROM pg_roles WHERE rolname LIKE 'indexerd\\_%%'")) > 1
 
 
@@ -194,7 +194,7 @@ def _swap(pg: Postgres, peer: Peer, statement: str, *values: object) -> None:
         "body = set_byte(body, octet_length(body) - 1, get_byte(body, octet_length(body) - 1) # 1)",
         "body = set_byte(body, 0, get_byte(body, 0) # 1)",
         "body = ''",
-        "body = (SELECT body FROM indexerd.log o WHERE o.machine = log.machine AND o.seq = log.seq + 1)",  # noqa: E501
+        "body = (SELECT body FROM indexerd.log o WHERE o.machine = log.machine AND o.seq = log.seq + 1)",  # noqa: E501 - SQL
         (
             "body = (SELECT body FROM indexerd.log o WHERE o.machine <> log.machine"
             " AND o.fleet = log.fleet AND o.kind = log.kind ORDER BY o.seq LIMIT 1)"
@@ -262,7 +262,7 @@ def test_records_of_a_hostile_member_are_checked_and_bounded(fleet: Start, pg: P
         for seq, data in enumerate(packed, 1):
             kind = "hello" if b"hello" in data[:12] else "session"
             body = seal(identity.key, Place(identity.fleet, machine, seq, kind), data)
-            sql = "INSERT INTO indexerd.log (machine, seq, kind, version, body) VALUES (%s, %s, %s, 1, %s)"  # noqa: E501
+            sql = "INSERT INTO indexerd.log (machine, seq, kind, version, body) VALUES (%s, %s, %s, 1, %s)"  # noqa: E501 - SQL
             connection.execute(sql, [machine, seq, kind, body])
     good.turn("And the others go on")
     until(lambda: b.row(good.id)["leafId"] == good.last, "the others' records")
