@@ -66,13 +66,16 @@ class Proxy:
                     return
         self._end(source, sink)
 
+    def cut_after(self, count: int) -> None:
+        with self._counting:
+            self.left = count
+
     def _cut_at(self, length: int) -> int | None:
         """Count bytes that pass; return after how many of them to cut, if it is time."""
         with self._counting:
-            if self.left is None or self.left > length:
-                self.left = None if self.left is None else self.left - length
-                return None
             left, self.left = self.left, None
+            if left is not None and left > length:
+                left, self.left = None, left - length
             return left
 
     def _end(self, *ends: socket.socket) -> None:
@@ -191,7 +194,7 @@ def test_machines_agree_after_connections_were_cut_in_the_middle(
         url = pg.url.replace(str(pg.port), str(proxy.port))
         work = Work(fleet("ab", url=url, hook=HASTE), 11)
         for number in range(2 * ROUNDS):
-            proxy.left = int(10 ** work.random.uniform(1, 4.2))
+            proxy.cut_after(int(10 ** work.random.uniform(1, 4.2)))
             while proxy.cuts <= number:  # what is told may be shorter than that
                 work.round()
                 with contextlib.suppress(AssertionError):
