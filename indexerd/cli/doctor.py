@@ -46,7 +46,9 @@ def doctor() -> int:
 
 def _checks(app: App) -> Iterator[Check]:
     from indexerd.models.registry import Models
+    from indexerd.sources.retention import deleted_soon
     from indexerd.sources.roots import session_roots
+    from indexerd.store.store import StateStore
 
     places, loaded = app.places, app.loaded
     finding = str(places.config_file)
@@ -68,6 +70,11 @@ def _checks(app: App) -> Iterator[Check]:
             if state == "note" and not wanted:  # the agent may not be installed
                 state, finding = "ok", f"no sessions; {finding}"
             yield root.agent, state, finding, cure
+    with suppress(IndexerdError):  # the daemon says what is wrong with the store
+        files = StateStore(places.store, readonly=True).files()
+        infos = (info for _, _, info in files if info)
+        if soon := deleted_soon(infos, roots, int(1000 * time.time())):
+            yield "retention", "note", soon["cause"], soon["cure"]
     models = Models(loaded.settings, os.environ)
     for model in models.available():
         sends = "sends redacted transcripts to its provider" if model.remote else "runs locally"

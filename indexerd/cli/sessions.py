@@ -197,6 +197,8 @@ def status(answer: Any) -> Iterator[str]:
     if answer.get("textPercent") is not None:
         left = f"about {duration(1000 * answer['textSecondsLeft'])} left"
         yield f"{answer['textPercent']} % of new text is searchable, {left}"
+    if soon := answer["deletedSoon"]:
+        yield from ("", *render.paragraph(f"{soon['cause']}\n{soon['cure']}"))
     for problem in answer["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
         yield from render.paragraph(f"{problem['cause']}\nfix: {problem['cure']}", "  ")

@@ -172,7 +172,7 @@ class Daemon:
             sidecars=sidecars,
             purge=purge,
             fleet=self.fleet,
-            status=self.status.report,
+            status=self.status.answer,
         )
 
     def _models(self) -> list[Model]:

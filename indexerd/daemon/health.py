@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.pipeline import ASKED_PATIENCE, Pipeline
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
+from indexerd.sources.retention import deleted_soon
 from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
+COUNT_SECONDS = 3600.0  # between two counts of the sessions that will be deleted
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
 _MODE = "check its mode and owner; every scan tries it again"
@@ -31,11 +36,30 @@ class Status:
         self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
         self._seen = -1  # `changed` of the library when sessions were last checked
         self._of_sessions: list[tuple[str, str, str]] = []
+        self._counter = ThreadPoolExecutor(1, thread_name_prefix="retention")
+        self._count_at = 0.0  # when to count again, on the monotonic clock
+        self._counted: asyncio.Future[dict[str, Any] | None] | None = None
 
     def state(self) -> str:
         if self._pipeline.indexing_off or not self._pipeline.models.available():
             return "indexing-off"
         return "degraded" if self._problems() else "ok"
+
+    async def answer(self) -> dict[str, Any]:
+        return self.report() | {"deletedSoon": await self._deleted_soon()}
+
+    async def _deleted_soon(self) -> dict[str, Any] | None:
+        """Count the sessions that will be deleted, if asked; None also if settings' disk hangs."""
+        files, now = self._pipeline.library.files, time.monotonic()
+        if self._pipeline.scanned.is_set() and now >= self._count_at:
+            self._count_at = now + COUNT_SECONDS
+            given = files.owners.infos(), files.roots, int(1000 * time.time())
+            loop = asyncio.get_running_loop()
+            self._counted = loop.run_in_executor(self._counter, deleted_soon, *given)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASKED_PATIENCE):
+                return await asyncio.shield(self._counted) if self._counted else None
+        return None
 
     def report(self) -> dict[str, Any]:
         pipeline = self._pipeline

@@ -114,7 +114,7 @@ class Api(ReadMethods):
         sidecars: Sidecars,
         purge: Purge,
         fleet: FleetPart,
-        status: Callable[[], Row],
+        status: Callable[[], Awaitable[Row]],
     ) -> None:
         super().__init__(answers, services)
         self.pipeline = pipeline

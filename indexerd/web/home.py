@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
@@ -24,7 +25,7 @@ from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.search.query import typed_filters
 from indexerd.times import age, iso_ms, since
-from indexerd.web.daemon_client import Daemon
+from indexerd.web.daemon_client import READ_SECONDS, Daemon
 from indexerd.web.markdown import to_text
 from indexerd.web.responses import render
 
@@ -97,7 +98,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
-    shown |= {"counts": {"agents": {}, "times": {}}, "projects": [], "full": False}
+    shown |= {"counts": {"agents": {}, "times": {}}, "projects": [], "full": False, "soon": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
     except IndexerdError as bad:  # such as an expired cursor; shown in place of the results
@@ -133,8 +134,10 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     answer = await daemon.read("list", _params(filters, **more, **page))
     spans = [_since(name) for name in SINCE if name]
     counts = await daemon.read("counts", _params(filters, **more, times=spans))
-    rows, waiting = answer["sessions"], list[Row]()
+    rows, waiting, soon = answer["sessions"], list[Row](), None
     if not (filters.before or filters.sort):
+        with suppress(IndexerdError):  # only a running daemon knows
+            soon = (await daemon.call("status", {}, READ_SECONDS))["deletedSoon"]
         asked = await daemon.read("list", _params(filters, **more, limit=ROWS, state="waiting"))
         waiting = [row for row in asked["sessions"] if _state(row) == "waiting"]
     groups: dict[str, dict[str, Shown]] = {}  # title -> path, or "" -> a project's lines
@@ -161,6 +164,7 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
         "groups": groups,
         "following": filters.address(before=following) if following else "",
         "warnings": answer.get("warnings", []),
+        "soon": soon,
         "counts": counts | {"times": dict(zip(SINCE, counts["times"], strict=True))},
         "projects": _projects(counts["projects"], filters, home),
     }

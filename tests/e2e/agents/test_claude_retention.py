@@ -1,0 +1,156 @@
+"""A warning before Claude Code deletes sessions: of which, by whose settings, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from indexerd.settings import Settings
+from indexerd.sources.retention import deleted_soon
+from indexerd.sources.roots import session_roots
+from indexerd.store.store import StateStore
+from tests.e2e.clients import ClaudeSession
+from tests.e2e.web.view import announced, config, free_port
+from tests.e2e.world import World, until
+
+AGES = (40, 25, 5)  # days
+
+
+def aged(session: Any, days: float) -> Any:
+    """Give a session's file this age; its messages are from now."""
+    session.turn()
+    then = time.time() - days * 86_400
+    os.utime(session.path, (then, then))
+    return session
+
+
+def furnish(world: World) -> None:
+    home, project = world.root / "home", world.root / "project"
+    project.mkdir()
+    for days in AGES:
+        session = aged(ClaudeSession(home, cwd=str(project)), days)
+    below = session.path.with_suffix("") / "subagents"
+    helper = ClaudeSession(home, folder=below, session_id="agent-a1b2c3d4")
+    helper.prompt("Please look for quaggas.", isSidechain=True)
+    aged(helper, 29)
+    aged(world.session(), 29)  # pi deletes nothing
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A home whose sessions were read once."""
+    world = World(tmp_path_factory.mktemp("read"))
+    world.install_pi()
+    furnish(world)
+    world.run("run", "--once")
+    return world
+
+
+@pytest.fixture
+def settings(read: World) -> Iterator[dict[str, Path]]:
+    home, project = read.root / "home/.claude", read.root / "project/.claude"
+    project.mkdir(exist_ok=True)
+    files = {
+        "user": home / "settings.json",
+        "project": project / "settings.json",
+        "local": project / "settings.local.json",
+    }
+    yield files
+    for file in files.values():
+        file.unlink(missing_ok=True)
+
+
+def found(world: World) -> list[str]:
+    checks = world.run("doctor", "--json", code=None)["checks"]
+    return [check["found"] for check in checks if check["name"] == "retention"]
+
+
+@pytest.mark.parametrize(("days", "deleted"), [
+    ({}, 2),
+    ({"user": 10}, 3),
+    ({"user": 365}, 0),
+    ({"project": 365}, 2),  # Claude Code may be started elsewhere
+    ({"user": 365, "project": 30}, 2),
+    ({"user": 365, "project": 30, "local": 365}, 0),
+    ({"user": 365, "project": 365, "local": 10}, 3),
+    ({"user": 0}, 0),  # refused by Claude Code, which then deletes nothing
+    ({"user": 10, "local": 0}, 0),
+    ({"user": "ten"}, 2),
+    ({"user": -1}, 2),
+    ({"user": True}, 2),
+])  # fmt: skip
+def test_the_settings_in_force_say_what_is_deleted(
+    read: World, settings: dict[str, Path], days: dict[str, Any], deleted: int
+) -> None:
+    """Files near the shortest period that applies count, by their own time, not the messages'."""
+    for scope, value in days.items():
+        settings[scope].write_text(json.dumps({"model": "opus", "cleanupPeriodDays": value}))
+    said = f"Claude Code will delete {deleted} sessions within 7 days"
+    assert found(read) == ([said] if deleted else [])
+
+
+def test_settings_that_cannot_be_read_are_ignored(
+    read: World, settings: dict[str, Path], tmp_path: Path
+) -> None:
+    """Neither a pipe nor nonsense holds the check up; a link is followed."""
+    default = ["Claude Code will delete 2 sessions within 7 days"]
+    settings["user"].write_text('{"cleanupPeriodDays": 3')
+    os.mkfifo(settings["project"])
+    settings["local"].mkdir()
+    assert found(read) == default
+    settings["local"].rmdir()
+    (tmp_path / "mine.json").write_text('{"cleanupPeriodDays": 365}')
+    settings["user"].unlink()
+    settings["user"].symlink_to(tmp_path / "mine.json")
+    assert found(read) == []
+
+
+def test_managed_settings_decide_alone(
+    read: World, settings: dict[str, Path], tmp_path: Path
+) -> None:
+    """Their place is not the user's, so this asks the rule itself."""
+    roots = session_roots(Settings(), read.env, read.root / "home")
+    store = StateStore(read.state / "store.sqlite", readonly=True)
+    infos = [info for _, _, info in store.files() if info]
+    settings["local"].write_text('{"cleanupPeriodDays": 365}')
+    managed = tmp_path / "managed-settings.json"
+    for days, sessions in {365: None, 10: 3, 0: None}.items():
+        managed.write_text(json.dumps({"cleanupPeriodDays": days}))
+        soon = deleted_soon(infos, roots, int(1000 * time.time()), str(managed))
+        assert (soon and soon["sessions"]) == sessions
+
+
+def test_status_and_the_home_page_warn(world: World) -> None:
+    """They say how many, and how to keep them; `doctor` sees at once that they are kept."""
+    furnish(world)
+    config(world, f"127.0.0.1:{free_port()}")
+    said = "Claude Code will delete 2 sessions within 7 days"
+    with world.daemon():
+        soon = until(lambda: world.call("status")["deletedSoon"], "the count")
+        assert soon["sessions"] == 2
+        assert world.call("status")["state"] == "ok"  # nothing is wrong with the daemon
+        status, doctor = world.run("status"), world.run("doctor")
+        for text in (status, doctor):
+            assert said in text
+            assert "raise `cleanupPeriodDays`" in " ".join(text.split())
+        until(lambda: announced(world), "the view's start")
+        with httpx2.Client(follow_redirects=True) as browser:
+            page = browser.get(world.run("web", "--json")["link"]).text
+            assert said in page
+            assert "raise <code>cleanupPeriodDays</code>" in page
+            assert said not in browser.get(f"{browser_origin(world)}/?q=widget").text
+        (world.root / "home/.claude/settings.json").write_text('{"cleanupPeriodDays": 365}')
+        assert said not in world.run("doctor")
+
+
+def browser_origin(world: World) -> str:
+    view = announced(world)
+    assert view is not None
+    return str(view["url"])
