@@ -47,7 +47,7 @@ def doctor() -> int:
 def _checks(app: App) -> Iterator[Check]:
     from indexerd.models.registry import Models
     from indexerd.sources.retention import deleted_soon
-    from indexerd.sources.roots import session_roots
+    from indexerd.sources.roots import Layout, session_roots
     from indexerd.store.store import StateStore
 
     places, loaded = app.places, app.loaded
@@ -57,7 +57,7 @@ def _checks(app: App) -> Iterator[Check]:
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         yield name, *_looked(path, writable=True)
     roots = session_roots(loaded.settings, os.environ, Path.home())
-    for root in roots:
+    for root in (root for root in roots if root.layout is not Layout.HISTORY):
         state, finding, cure = _looked(Path(root.sessions))
         if state == "ok":
             yield root.agent, *_scanned(root)

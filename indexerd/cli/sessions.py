@@ -88,7 +88,8 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
     """Prepare a row for people: no secrets in paths, and marks in front of its name."""
-    marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
+    gone = "prompts only" if row.get("promptsOnly") else "gone"
+    marks = [gone] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
     marks += [f"#{tag}" for tag in row.get("ownTags", ())]

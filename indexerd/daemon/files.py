@@ -125,11 +125,12 @@ def _rank(path: str, info: SessionInfo, root: SessionRoot) -> tuple[object, ...]
     """Rank a file among those of one session; the highest represents it.
 
     Codex: the newest session_meta wins (a revert makes a second file), then a plain file over its
-    compressed copy. Others: a database wins over files. The archive's copy comes last.
+    compressed copy. Others: a database wins over files. The archive's copy comes last, but before
+    a mere list of prompts.
     """
     if root.agent == "codex":
         return (not root.kept, iso_ms(info.created_at), not path.endswith(".zst"))
-    return (not root.kept, root.layout is Layout.DATABASE)
+    return (root.layout is not Layout.HISTORY, not root.kept, root.layout is Layout.DATABASE)
 
 
 class DuplicateResolver:
@@ -502,8 +503,8 @@ class Files:
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000 if cursor else 0,
             since=self._since(header.session_id),
             title=self._title(file.agent, header.session_id),
-            archived=bool(root and (root.archive or root.kept)),
-            in_database=bool(root and root.layout is Layout.DATABASE),
+            archived=bool(root and (root.archive or root.kept or root.layout is Layout.HISTORY)),
+            in_database=bool(root and root.layout in (Layout.DATABASE, Layout.HISTORY)),
         )
         if info is not None and root is not None:
             file.rank = _rank(file.path, info, root)

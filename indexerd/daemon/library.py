@@ -8,6 +8,7 @@ The event loop gets each `Update` once it is in the store. While our own disk is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +30,7 @@ from indexerd.settings import Settings
 from indexerd.sources.projects import Projects
 from indexerd.sources.roots import SUFFIXES, SessionRoot, session_roots
 from indexerd.sources.scan import ScanResult, SessionDiscovery
+from indexerd.sources.tail import Look
 from indexerd.store.store import StateStore
 
 STEP_BYTES = 4 << 20  # read in one step, before other work gets its turn
@@ -140,9 +142,24 @@ class Library:
         self.files.recount(self.metas.sweep(homes, self._meta_home))
         self.files.recount(self.discovery.retitled())
         self.reconsider()
+        self._add_prompts(result.files)
         self.files.compare(result.files, result.unseen)
         result.files = {}  # a tenth of the daemon's memory, and not used again
         self.last_scan = result
+
+    def _add_prompts(self, files: dict[str, Look]) -> None:
+        """Add the sessions that are not excluded and of which we have nothing but prompts."""
+        left = {
+            session_id: (path, seen)
+            for path, file, session_id, cwd, seen in self.discovery.prompts_only(files)
+            if not (self.metas.since(session_id) or self.files.hides(session_id, file, cwd))
+        }
+        sql = "SELECT id, file FROM session WHERE id IN (SELECT value FROM json_each(?))"
+        known = dict(self.store.select(sql, json.dumps([*left])) if left else ())
+        for session_id, (path, seen) in left.items():
+            history = path.rpartition("/")[0]
+            if known.get(session_id, history) == history:
+                files[path] = seen
 
     def end_first_scan(self) -> list[Update]:
         """Drop stored rows of sessions that no root has any more, as all files are now read."""

@@ -25,6 +25,7 @@ from indexerd.sessions.facts import TOKEN_KEYS, RowFacts, absolute, fact_fields,
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.projects import Projects
+from indexerd.sources.roots import Layout
 from indexerd.sources.session_reader import SessionFiles
 from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
@@ -53,12 +54,17 @@ class Rows:
         marks = stat.marks if stat else Marks()
         if info is not None:
             facts, parent, resume = facts or facts_of(old), self._parent(info, old), ""
-            if (root := self._files.root_of(info.path)) and not root.kept:
+            root = self._files.root_of(info.path)
+            prompts_only = root is not None and root.layout is Layout.HISTORY
+            if root and not (root.kept or prompts_only):
                 cwd = info.cwd if info.cwd.startswith("/") else ""
                 cwd = self._projects.now(cwd, iso_ms(info.created_at) or info.mtime_ms)
                 own = info.session_id, cwd, info.path, root.variables
                 resume = resume_command(root.agent, *own)
-            return self._placed(row_of(info, meta, marks, facts, resume=resume, parent=parent))
+            written = row_of(info, meta, marks, facts, resume=resume, parent=parent)
+            if prompts_only:
+                written.row.update(gone=True, promptsOnly=True)
+            return self._placed(written)
         # The user may have excluded the session whose files we still have.
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []

@@ -20,7 +20,7 @@ import msgspec
 from indexerd.amounts import count
 from indexerd.errors import SessionUnreadableError
 from indexerd.sessions.info import SessionInfo
-from indexerd.sources.roots import SessionRoot
+from indexerd.sources.roots import Layout, SessionRoot
 from indexerd.sources.tail import opened
 from indexerd.times import DAY_MS
 
@@ -50,7 +50,8 @@ def deleted_soon(
     Reads settings, which may be on a mount that does not answer, but no session.
     """
     read, found = cache(_read), set[str]()
-    own = [root for root in roots if root.agent == "claude" and not root.kept]
+    files = [root for root in roots if root.layout is Layout.FILES and not root.kept]
+    own = [root for root in files if root.agent == "claude"]
     for info in infos:
         root = next((root for root in own if root.contains(info.path)), None)
         if root is None or info.subagent:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
+from indexerd.sources.history import NAME as HISTORY
 
 SUFFIXES = (".jsonl", ".jsonl.zst")
 
@@ -27,6 +28,7 @@ class Layout(Enum):
     FILES = "files"  # one file per session, or more
     DATABASE = "database"
     TREE = "tree"  # many small files per session
+    HISTORY = "history"  # one file with the prompts of all sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class SessionRoot:
         """Return whether a session of this root may have this path."""
         if not self.contains(path):
             return False
-        if self.layout is Layout.DATABASE:
+        if self.layout in (Layout.DATABASE, Layout.HISTORY):
             return path.rpartition("/")[0] == self.sessions
         return path.endswith(SUFFIXES if self.layout is Layout.FILES else ".json")
 
@@ -87,7 +89,7 @@ def _kept(user: _User, roots: Iterable[SessionRoot]) -> Iterator[SessionRoot]:
 
 def watched(roots: list[SessionRoot]) -> tuple[list[str], list[str]]:
     """List directories to watch recursively, and directories to watch without subdirectories."""
-    trees = [root.sessions for root in roots if root.layout is not Layout.DATABASE]
+    trees = [root.sessions for root in roots if root.layout in (Layout.FILES, Layout.TREE)]
     return trees, [path for root in roots for path in (root.meta, root.data_dir) if path]
 
 
@@ -148,6 +150,7 @@ def _claude(user: _User) -> Iterator[SessionRoot]:
         needs = user.variables("claude", "CLAUDE_CONFIG_DIR", root, usual)
         projects, meta = user.real(f"{root}/projects"), user.meta("claude")
         yield SessionRoot("claude", projects, meta, variables=needs)
+        yield SessionRoot("claude", user.real(f"{root}/{HISTORY}"), meta, Layout.HISTORY)
 
 
 def _codex(user: _User) -> Iterator[SessionRoot]:

@@ -23,6 +23,7 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.meta.model import DIGEST_SUFFIX
 from indexerd.paths import within
 from indexerd.sources.foreign_db import reading
+from indexerd.sources.history import history_at
 from indexerd.sources.opencode import Database, look_at_tree
 from indexerd.sources.roots import SUFFIXES, Layout, SessionRoot
 from indexerd.sources.tail import Look, look, opened
@@ -33,6 +34,7 @@ PAUSE = 0.5  # seconds between reads of databases, to which a turn writes many t
 _LATER = "it is checked again at every scan; other agents' sessions are not affected"
 INDEX = "session_index.jsonl"
 INDEX_MAX = 64 * 1024 * 1024  # bytes of it that are read
+_UUID = 36  # characters with which the name of an agent's file ends
 THREADS_MAX = 100_000  # rows that are read
 _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
 
@@ -62,11 +64,13 @@ class SessionDiscovery:
         self._late: set[str] = set()  # databases hinted at but not read yet
         self._databases: dict[str, Database] = {}
         self._names: dict[str, Names] = {}
+        self._histories: list[str] = []
 
     def renew(self, roots: list[SessionRoot]) -> None:
         """Replace the roots, keeping what is known of those that stay."""
         paths = [root.sessions for root in roots if root.layout is Layout.DATABASE]
         self._databases = {path: self._databases.get(path) or Database(path) for path in paths}
+        self._histories = [root.sessions for root in roots if root.layout is Layout.HISTORY]
         homes = {root.data_dir for root in roots if root.agent == "codex"}
         self._names = {home: self._names.get(home) or Names(home) for home in sorted(homes)}
 
@@ -104,6 +108,19 @@ class SessionDiscovery:
             except SessionUnreadableError as bad:
                 result.unreadable[path] = str(bad), vars(bad).get("hint", _LATER)
         return result
+
+    def prompts_only(self, files: Iterable[str]) -> Iterator[tuple[str, str, str, str, Look]]:
+        """Yield sessions of which only prompts are left, as none of these files is theirs.
+
+        Each with the path of its prompts, that of its former file, its id, directory and look.
+        """
+        histories = [history_at(path).refresh() for path in self._histories]
+        there = {path.removesuffix(".zst")[-6 - _UUID : -6] for path in files if histories}
+        for history in histories:
+            for session_id, cwd, seen in history.old():
+                if session_id not in there:
+                    file = history.transcript(session_id, cwd)
+                    yield f"{history.path}/{session_id}", file, session_id, cwd, seen
 
     def hinted(self, paths: Iterable[str]) -> tuple[list[str], set[str]]:
         """Turn a watcher's hints into paths of sessions and ids of sessions with a new name."""

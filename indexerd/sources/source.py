@@ -16,6 +16,12 @@ from dataclasses import dataclass
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources import tail
+from indexerd.sources.history import (
+    has_history,
+    in_history,
+    load_from_history,
+    look_in_history,
+)
 from indexerd.sources.opencode import (
     Records,
     TreeRecords,
@@ -137,9 +143,12 @@ PLAIN = Source(tail.look, tail.lines)
 ZST = Source(tail.look, _compressed_lines, _load_compressed)
 DATABASE = _opencode(look_in_database, in_database, load_from_database)
 TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)), load_from_tree)
+HISTORY = Source(look_in_history, in_history, load_from_history)
 
 
 def source_of(agent: str, path: str) -> Source:
+    if agent == "claude" and has_history(path):
+        return HISTORY
     if agent == "opencode":
         return TREE if path.endswith(".json") else DATABASE
     return ZST if path.endswith(".zst") else PLAIN
