@@ -164,6 +164,9 @@ def _check_transcript(target: _Target) -> None:
     if machine := target.row.get("machine"):
         hint = f"purge it with --transcript on {machine}"
         raise UsageError(f"its transcript is on {machine}", hint=hint)
+    if target.row.get("promptsOnly"):
+        why = "only prompts of it are left, in a file that has those of all sessions"
+        raise UsageError(why, hint="purge it without its transcript")
     if target.command:
         why = f"{agent} keeps its sessions in a database that only {agent} may change"
         raise UsageError(why, hint=f"`{target.command} {target.session_id}` deletes it there")

@@ -111,3 +111,7 @@ def test_a_history_that_was_rewritten(world: World) -> None:
         until(lambda: "moa" in world.run("export", second), "the session")
         assert world.row(first)["promptsOnly"]
         assert hit_by(world, "emu OR moa") == {first, second}
+        for session_id in (first, second):  # the file is everyone's
+            world.run("purge", session_id, "--transcript", "--yes", code=2)
+            assert "only prompts" in world.stderr
+        assert history.path.read_text() == lines[1]
