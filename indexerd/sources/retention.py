@@ -1,9 +1,9 @@
 """Which sessions Claude Code will soon delete; no other agent deletes any by itself.
 
-When it starts, Claude Code deletes files that were last changed more than `cleanupPeriodDays` ago.
-Managed settings decide alone. Else a project's settings replace the user's where Claude Code is
-started in that project, and it may be started elsewhere: so the shorter period counts. 0 is refused
-by Claude Code, which then deletes nothing.
+When it starts, Claude Code deletes the files of all projects that were last changed more than
+`cleanupPeriodDays` ago. Managed settings decide alone. Else those of the project in which it is
+started replace the user's, so the shortest period of any project counts. 0 is refused by Claude
+Code, which then deletes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,8 @@ import msgspec
 
 from indexerd.amounts import count
 from indexerd.errors import SessionUnreadableError
+from indexerd.privacy.redact import shown_path
+from indexerd.privacy.sanitize import escape_path
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.roots import Layout, SessionRoot
 from indexerd.sources.tail import opened
@@ -30,7 +32,6 @@ _READ_MAX = 1 << 20  # bytes of a settings file
 _MANAGED = {"darwin": "/Library/Application Support/ClaudeCode"}.get(
     sys.platform, "/etc/claude-code"
 )
-_CURE = "to keep them, raise `cleanupPeriodDays` in Claude Code's settings.json, perhaps to 3650"
 
 
 class _Settings(msgspec.Struct):
@@ -49,34 +50,37 @@ def deleted_soon(
 
     Reads settings, which may be on a mount that does not answer, but no session.
     """
-    read, found = cache(_read), set[str]()
+    found, places = set[str](), set[str]()
     files = [root for root in roots if root.layout is Layout.FILES and not root.kept]
     own = [root for root in files if root.agent == "claude"]
-    for info in infos:
-        root = next((root for root in own if root.contains(info.path)), None)
-        if root is None or info.subagent:
-            continue
-        days = read(managed)
-        if days is None:
-            places = [f"{Path(root.sessions).parent}/settings.json"]
-            if info.cwd.startswith("/"):
-                places += [f"{info.cwd}/.claude/settings{local}.json" for local in ("", ".local")]
-            days = _shortest(*map(read, places))
-        if days and info.mtime_ms < now_ms + (SOON - days) * DAY_MS:
-            found.add(info.session_id)
+    known = [info for info in infos if any(root.contains(info.path) for root in own)]
+    cwds = {info.cwd for info in known if info.cwd.startswith("/")}
+    for root in own:
+        days, place = _period(f"{Path(root.sessions).parent}/settings.json", cwds, managed)
+        before = now_ms + (SOON - days) * DAY_MS if days else 0
+        due = (one for one in known if one.mtime_ms < before and root.contains(one.path))
+        if ids := {info.session_id for info in due if not info.subagent}:
+            found |= ids
+            places.add(shown_path(escape_path(place)))
     if not found:
         return None
     cause = f"Claude Code will delete {count(len(found), 'session')} within {SOON} days"
-    return {"sessions": len(found), "cause": cause, "cure": _CURE}
+    cure = f"to keep them, set `cleanupPeriodDays` in {' and '.join(sorted(places))}, say to 3650"
+    return {"sessions": len(found), "cause": cause, "cure": cure}
 
 
-def _shortest(user: int | None, project: int | None = None, local: int | None = None) -> int:
-    """Return the shortest period that may be in force; 0: nothing is deleted."""
-    inside = project if local is None else local
-    if 0 in (user, project, local):
-        return 0
-    usual = user or _DEFAULT
-    return min(usual, inside or usual)
+def _period(user: str, cwds: Iterable[str], managed: str) -> tuple[int, str]:
+    """Return the shortest period in days, and the file to change; 0: nothing is deleted."""
+    if (days := _read(managed)) is not None:
+        return days, managed
+    if (days := _read(user)) == 0:
+        return 0, user
+    periods = [(days or _DEFAULT, user)]
+    for cwd in cwds:
+        places = (f"{cwd}/.claude/settings{local}.json" for local in (".local", ""))
+        own = ((days, place) for place in places if (days := _read(place)) is not None)
+        periods += [period for period in islice(own, 1) if period[0]]
+    return min(periods)
 
 
 def _read(path: str) -> int | None:

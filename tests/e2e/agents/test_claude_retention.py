@@ -35,7 +35,7 @@ def furnish(world: World) -> None:
     home, project = world.root / "home", world.root / "project"
     project.mkdir()
     for days in AGES:
-        session = aged(ClaudeSession(home, cwd=str(project)), days)
+        session = aged(ClaudeSession(home, cwd="/w" if days > 5 else str(project)), days)
     below = session.path.with_suffix("") / "subagents"
     helper = ClaudeSession(home, folder=below, session_id="agent-a1b2c3d4")
     helper.prompt("Please look for quaggas.", isSidechain=True)
@@ -67,9 +67,9 @@ def settings(read: World) -> Iterator[dict[str, Path]]:
         file.unlink(missing_ok=True)
 
 
-def found(world: World) -> list[str]:
+def found(world: World, key: str = "found") -> list[str]:
     checks = world.run("doctor", "--json", code=None)["checks"]
-    return [check["found"] for check in checks if check["name"] == "retention"]
+    return [check[key] for check in checks if check["name"] == "retention"]
 
 
 @pytest.mark.parametrize(("days", "deleted"), [
@@ -77,11 +77,12 @@ def found(world: World) -> list[str]:
     ({"user": 10}, 3),
     ({"user": 365}, 0),
     ({"project": 365}, 2),  # Claude Code may be started elsewhere
-    ({"user": 365, "project": 30}, 2),
+    ({"user": 365, "project": 30}, 2),  # there it deletes every project's
     ({"user": 365, "project": 30, "local": 365}, 0),
     ({"user": 365, "project": 365, "local": 10}, 3),
     ({"user": 0}, 0),  # refused by Claude Code, which then deletes nothing
-    ({"user": 10, "local": 0}, 0),
+    ({"user": 10, "local": 0}, 3),
+    ({"user": 365, "project": 10, "local": 0}, 0),
     ({"user": "ten"}, 2),
     ({"user": -1}, 2),
     ({"user": True}, 2),
@@ -94,6 +95,13 @@ def test_the_settings_in_force_say_what_is_deleted(
         settings[scope].write_text(json.dumps({"model": "opus", "cleanupPeriodDays": value}))
     said = f"Claude Code will delete {deleted} sessions within 7 days"
     assert found(read) == ([said] if deleted else [])
+
+
+def test_the_file_to_change_is_named(read: World, settings: dict[str, Path]) -> None:
+    assert f" in {settings['user']}, " in found(read, "cure")[0]
+    settings["user"].write_text('{"cleanupPeriodDays": 365}')
+    settings["local"].write_text('{"cleanupPeriodDays": 10}')
+    assert f" in {settings['local']}, " in found(read, "cure")[0]
 
 
 def test_settings_that_cannot_be_read_are_ignored(
@@ -139,12 +147,12 @@ def test_status_and_the_home_page_warn(world: World) -> None:
         status, doctor = world.run("status"), world.run("doctor")
         for text in (status, doctor):
             assert said in text
-            assert "raise `cleanupPeriodDays`" in " ".join(text.split())
+            assert "set `cleanupPeriodDays` in " in " ".join(text.split())
         until(lambda: announced(world), "the view's start")
         with httpx2.Client(follow_redirects=True) as browser:
             page = browser.get(world.run("web", "--json")["link"]).text
             assert said in page
-            assert "raise <code>cleanupPeriodDays</code>" in page
+            assert "set <code>cleanupPeriodDays</code> in " in page
             assert said not in browser.get(f"{browser_origin(world)}/?q=widget").text
         (world.root / "home/.claude/settings.json").write_text('{"cleanupPeriodDays": 365}')
         assert said not in world.run("doctor")
