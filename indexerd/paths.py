@@ -37,6 +37,7 @@ class Places:
         if not named:
             self.config_file /= "indexerd.toml"
         self.data_dir = _place(env, data, "XDG_DATA_HOME", home, ".local/share")
+        self.archive = self.data_dir / "archive"  # copies of session files
         self.socket = Path(socket_path(env, str(home)))
         self.state_dir = state = Path(state_dir(env, str(home)))
         self.store = state / "store.sqlite"  # rows and cursors: a cache

@@ -18,7 +18,7 @@ from indexerd.errors import DaemonDownError, NotFoundError, UsageError
 
 
 def _archive() -> Archive:
-    return Archive(current().places.data_dir / "archive")
+    return Archive(current().places.archive)
 
 
 def _switch(*, on: bool) -> str:

@@ -45,8 +45,9 @@ def doctor() -> int:
 
 
 def _checks(app: App) -> Iterator[Check]:
+    from indexerd.archive.copies import Archive
+    from indexerd.archive.retention import deleted_soon
     from indexerd.models.registry import Models
-    from indexerd.sources.retention import deleted_soon
     from indexerd.sources.roots import Layout, session_roots
     from indexerd.store.store import StateStore
 
@@ -73,7 +74,7 @@ def _checks(app: App) -> Iterator[Check]:
     with suppress(IndexerdError):  # the daemon says what is wrong with the store
         files = StateStore(places.store, readonly=True).files()
         infos = (info for _, _, info in files if info)
-        if soon := deleted_soon(infos, roots, int(1000 * time.time())):
+        if soon := deleted_soon(infos, roots, Archive(places.archive), int(1000 * time.time())):
             yield "retention", "note", soon["cause"], soon["cure"]
     models = Models(loaded.settings, os.environ)
     for model in models.available():

@@ -95,6 +95,7 @@ class Daemon:
         self.budget = Budget(places.budget, self._settings, time.time, bus.log, record)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
+        self._archive = Archive(places.archive)
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
         existing = filter(lambda root: os.path.exists(root.sessions), library.find_roots())  # noqa: PTH110 - never raises
@@ -103,7 +104,7 @@ class Daemon:
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.name_index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
-        self.status = Status(self.pipeline, self.budget, self.web)
+        self.status = Status(self.pipeline, self.budget, self.web, self._archive)
         self.api = self._api()
         self.status.more = [self.fleet.problems, self.keeper.problems]
         self.auto_digests = AutoDigests(
@@ -161,8 +162,8 @@ class Daemon:
             injected=injected,
             on_history=sidecars.opened,
         )
-        archive, forget = Archive(self._places.data_dir / "archive"), injected.forget
-        purge = Purge(pipeline, answers, writer, self._forgotten, archive, forget)
+        forgotten, archive = self._forgotten, self._archive
+        purge = Purge(pipeline, answers, writer, forgotten, archive, injected.forget)
         self.keeper = Keeper(pipeline, archive)
         self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
         return Api(

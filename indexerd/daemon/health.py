@@ -10,12 +10,13 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from indexerd.archive.copies import Archive
+from indexerd.archive.retention import deleted_soon
 from indexerd.daemon.pipeline import ASKED_PATIENCE, Pipeline
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
-from indexerd.sources.retention import deleted_soon
 from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
@@ -28,10 +29,13 @@ _MODE = "check its mode and owner; every scan tries it again"
 class Status:
     """The state of one daemon."""
 
-    def __init__(self, pipeline: Pipeline, budget: Budget, web: WebSupervisor) -> None:
+    def __init__(
+        self, pipeline: Pipeline, budget: Budget, web: WebSupervisor, archive: Archive
+    ) -> None:
         self._pipeline = pipeline
         self._budget = budget
         self._web = web
+        self._archive = archive
         self.more: list[Callable[[], Found]] = []  # of other parts
         self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
         self._seen = -1  # `changed` of the library when sessions were last checked
@@ -53,7 +57,8 @@ class Status:
         files, now = self._pipeline.library.files, time.monotonic()
         if self._pipeline.scanned.is_set() and now >= self._count_at:
             self._count_at = now + COUNT_SECONDS
-            given = files.owners.infos(), files.roots, int(1000 * time.time())
+            now_ms = int(1000 * time.time())
+            given = files.owners.infos(), files.roots, self._archive, now_ms
             loop = asyncio.get_running_loop()
             self._counted = loop.run_in_executor(self._counter, deleted_soon, *given)
         with suppress(TimeoutError):

@@ -79,7 +79,7 @@ def session_roots(settings: Settings, env: Mapping[str, str], home: Path) -> lis
 
 def _kept(user: _User, roots: Iterable[SessionRoot]) -> Iterator[SessionRoot]:
     """Yield the archive's directories; it has one for each root."""
-    archive = Places(user.env, home=user.home).data_dir / "archive"
+    archive = Places(user.env, home=user.home).archive
     for root in roots:
         name = quote(root.sessions, safe="", errors="surrogateescape")
         place = user.real(str(archive / "gone" / name))

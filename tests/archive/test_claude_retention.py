@@ -12,8 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from indexerd.archive.copies import Archive
+from indexerd.archive.retention import deleted_soon
 from indexerd.settings import Settings
-from indexerd.sources.retention import deleted_soon
 from indexerd.sources.roots import session_roots
 from indexerd.store.store import StateStore
 from tests.e2e.clients import ClaudeSession
@@ -125,13 +126,14 @@ def test_managed_settings_decide_alone(
 ) -> None:
     """Their place is not the user's, so this asks the rule itself."""
     roots = session_roots(Settings(), read.env, read.root / "home")
+    archive = Archive(read.root / "none")
     store = StateStore(read.state / "store.sqlite", readonly=True)
     infos = [info for _, _, info in store.files() if info]
     settings["local"].write_text('{"cleanupPeriodDays": 365}')
     managed = tmp_path / "managed-settings.json"
     for days, sessions in {365: None, 10: 3, 0: None}.items():
         managed.write_text(json.dumps({"cleanupPeriodDays": days}))
-        soon = deleted_soon(infos, roots, int(1000 * time.time()), str(managed))
+        soon = deleted_soon(infos, roots, archive, int(1000 * time.time()), str(managed))
         assert (soon and soon["sessions"]) == sessions
 
 
@@ -147,15 +149,15 @@ def test_status_and_the_home_page_warn(world: World) -> None:
         status, doctor = world.run("status"), world.run("doctor")
         for text in (status, doctor):
             assert said in text
-            assert "set `cleanupPeriodDays` in " in " ".join(text.split())
+            assert "`indexerd archive on` keeps copies; or set `" in " ".join(text.split())
         until(lambda: announced(world), "the view's start")
         with httpx2.Client(follow_redirects=True) as browser:
             page = browser.get(world.run("web", "--json")["link"]).text
             assert said in page
-            assert "set <code>cleanupPeriodDays</code> in " in page
+            assert "<code>indexerd archive on</code> keeps copies; or set " in page
             assert said not in browser.get(f"{browser_origin(world)}/?q=widget").text
-        (world.root / "home/.claude/settings.json").write_text('{"cleanupPeriodDays": 365}')
-        assert said not in world.run("doctor")
+        world.run("archive", "on")
+        until(lambda: said not in world.run("doctor"), "copies of what will be deleted")
 
 
 def browser_origin(world: World) -> str:

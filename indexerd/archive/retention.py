@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from indexerd.amounts import count
+from indexerd.archive.copies import Archive, Source
 from indexerd.errors import SessionUnreadableError
 from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import escape_path
@@ -43,12 +44,13 @@ class _Settings(msgspec.Struct):
 def deleted_soon(
     infos: Iterable[SessionInfo],
     roots: Sequence[SessionRoot],
+    archive: Archive,
     now_ms: int,
     managed: str = f"{_MANAGED}/managed-settings.json",
 ) -> dict[str, Any] | None:
-    """Count the sessions that will be deleted soon, and say how to keep them; None: there are none.
+    """Count the sessions without a copy that will be deleted soon, and say how to keep them.
 
-    Reads settings, which may be on a mount that does not answer, but no session.
+    None: there are none. Reads settings, which may be on a mount that does not answer.
     """
     found, places = set[str](), set[str]()
     files = [root for root in roots if root.layout is Layout.FILES and not root.kept]
@@ -59,13 +61,15 @@ def deleted_soon(
         days, place = _period(f"{Path(root.sessions).parent}/settings.json", cwds, managed)
         before = now_ms + (SOON - days) * DAY_MS if days else 0
         due = (one for one in known if one.mtime_ms < before and root.contains(one.path))
-        if ids := {info.session_id for info in due if not info.subagent}:
+        lost = (one for one in due if not archive.size_of(Source(root.sessions, one.path)))
+        if ids := {info.session_id for info in lost if not info.subagent}:
             found |= ids
             places.add(shown_path(escape_path(place)))
     if not found:
         return None
     cause = f"Claude Code will delete {count(len(found), 'session')} within {SOON} days"
-    cure = f"to keep them, set `cleanupPeriodDays` in {' and '.join(sorted(places))}, say to 3650"
+    where = " and ".join(sorted(places))
+    cure = f"`indexerd archive on` keeps copies; or set `cleanupPeriodDays` in {where}, say to 3650"
     return {"sessions": len(found), "cause": cause, "cure": cure}
 
 
