@@ -60,10 +60,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(4096):
                 end = self._cut_at(len(data))
-                sink.sendall(data[:end])
-                if end is not None:
-                    self.cut()
-                    return
+                try:
+                    sink.sendall(data[:end])
+                finally:  # also if this one had ended already
+                    if end is not None:
+                        self.cut()
         self._end(source, sink)
 
     def cut_after(self, count: int) -> None:
