@@ -256,7 +256,7 @@ def test_records_of_a_hostile_member_are_checked_and_bounded(fleet: Start, pg: P
             {"meta": {"name": 5}}, {"labels": [[]]}, {"tags": "x"}, {"digest": {"segments": 7}})),
         _with(record, id="evil-3", row={"sessionId": "evil-3"}, documents=none),
     ]  # fmt: skip
-    with login(identity) as connection:
+    with login(identity) as connection, connection.transaction():
         sql = "INSERT INTO indexerd.member (machine, head) VALUES (%s, %s)"
         connection.execute(sql, [machine, len(packed)])
         for seq, data in enumerate(packed, 1):

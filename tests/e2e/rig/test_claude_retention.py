@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.e2e.agents.test_claude_retention import aged
 
+from tests.archive.test_claude_retention import aged
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.rig.claude import Claude
 from tests.e2e.rig.sandbox import FIVE, needed, sandbox
