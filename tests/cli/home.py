@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.forked import completed
 from tests.e2e.world import Session, World, until
 
 HOSTILE = "\x1b]0;pwn\x07\x1b[31mRed\x9b2J \u202eteam\u200b\U000e0041\x90q\x9c"
@@ -112,16 +113,14 @@ class Home:
     def ix(
         self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*INDEXERD, *argv],
-            env={**self.world.env, **(env or {})},
-            cwd=cwd or self.world.root,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=50,
-            check=False,
-        )
+        env, cwd = {**self.world.env, **(env or {})}, cwd or self.world.root
+        if "PYTHONIOENCODING" in env:
+            command = [*INDEXERD, *argv]
+            done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, check=False)
+        else:
+            done = completed(argv, env, cwd)
+        streams = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(argv, done.returncode, *streams)
 
     def json(self, *argv: str, code: int = 0, **options: Any) -> Any:
         done = self.ix(*argv, "--json", **options)

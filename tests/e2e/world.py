@@ -19,6 +19,7 @@ from typing import Any
 
 from indexerd.client import Client
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
+from tests.e2e.forked import Forked, completed
 from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.opencode_rows import Rows
@@ -26,6 +27,7 @@ from tests.sessions.opencode_rows import Rows
 PATIENCE = 20.0  # seconds that `until` waits before a test fails
 GOOGLE_KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
 NOWHERE = "http://127.0.0.1:9"
+AFRESH = ("env",)  # starts a new Python, whose memory and umask are its own
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 REAL = FIXTURES / "real"
@@ -41,8 +43,11 @@ def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE
     raise AssertionError(f"{what} did not happen within {patience} s")
 
 
+Process = subprocess.Popen[bytes] | Forked
+
+
 @contextmanager
-def ends_well(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def ends_well(process: Process) -> Iterator[None]:
     try:
         yield
         process.terminate()
@@ -196,14 +201,7 @@ class World:
     # -- running -------------------------------------------------------------------------
 
     def run(self, *argv: str, code: int | None = 0, cwd: Path | None = None) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-m", "indexerd", *argv],
-            env=self.env,
-            cwd=cwd or self.root,
-            capture_output=True,
-            timeout=50,
-            check=False,
-        )
+        done = completed(argv, self.env, cwd or self.root)
         assert code is None or done.returncode == code, (done.returncode, done.stdout, done.stderr)
         self.stderr = done.stderr.decode()
         self.code = done.returncode
@@ -213,18 +211,12 @@ class World:
     @contextmanager
     def daemon(
         self, *argv: str, ready: bool = True, under: Sequence[str] = ()
-    ) -> Iterator[subprocess.Popen[bytes]]:
+    ) -> Iterator[Process]:
         """Run the daemon for the block, then stop it and check its exit code.
 
         `under` is a command that becomes the daemon, for example `sh -c '... exec "$@"'`.
         """
-        log = (self.root / "stderr").open("ab")
-        process = subprocess.Popen(
-            [*under, sys.executable, "-m", "indexerd", "run", *argv],
-            env=self.env,
-            stderr=log,
-            cwd=self.root,
-        )
+        process = self._start("run", *argv, under=under)
         try:
             if ready:
                 until(lambda: self._answers(process), "the daemon's start")
@@ -233,12 +225,19 @@ class World:
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(30) == 0
         finally:
-            log.close()
             if process.poll() is None:
                 process.kill()
                 process.wait()
 
-    def _answers(self, process: subprocess.Popen[bytes]) -> bool:
+    def _start(self, *argv: str, under: Sequence[str]) -> Process:
+        errors = self.root / "stderr"
+        if not under and self.env["PYTHONPATH"] == str(ROOT):
+            return Forked(argv, self.env, self.root, out=None, err=errors)
+        command = [*under, sys.executable, "-m", "indexerd", *argv]
+        with errors.open("ab") as log:
+            return subprocess.Popen(command, env=self.env, stderr=log, cwd=self.root)
+
+    def _answers(self, process: Process) -> bool:
         assert process.poll() is None, (self.root / "stderr").read_text()
         try:
             self.call("hello")

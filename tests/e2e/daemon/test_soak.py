@@ -24,7 +24,7 @@ import pytest
 
 from indexerd.logs import LIMIT_BYTES
 from tests.e2e.daemon.traffic import Traffic
-from tests.e2e.world import World, until
+from tests.e2e.world import AFRESH, World, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600 + 2 * 3600)]
 
@@ -94,7 +94,7 @@ def test_an_hour_of_traffic_leaks_nothing(world: World) -> None:
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "10"
     world.state.mkdir(parents=True)
     _nearly_full(world.state / "log.jsonl")
-    with world.daemon() as daemon:
+    with world.daemon(under=AFRESH) as daemon:
         seen = Seen(daemon.pid, world.state)
         traffic = Traffic(world, daemon, SESSIONS)
         samples = _worked(traffic, seen)

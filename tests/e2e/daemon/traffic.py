@@ -10,7 +10,6 @@ import json
 import random
 import signal
 import socket
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
@@ -20,7 +19,7 @@ from typing import Any
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError, IndexerdError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, chat, opencode_rows
+from tests.e2e.world import Process, Session, World, chat, opencode_rows
 from tests.sessions.opencode_rows import Rows
 
 LONG = 12  # turns after which a session is cut or replaced
@@ -138,7 +137,7 @@ ABOUT = [
 
 
 class Traffic:
-    def __init__(self, world: World, daemon: subprocess.Popen[bytes], sessions: int) -> None:
+    def __init__(self, world: World, daemon: Process, sessions: int) -> None:
         self.world = world
         self.done: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()

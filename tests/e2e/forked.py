@@ -1,0 +1,88 @@
+"""Run `indexerd` in a process that is forked from one in which its modules are loaded.
+
+Starting Python and importing the modules takes longer than most commands. All else is as of
+`python -m indexerd`: an own process, with its environment, directory, streams and exit code.
+Variables for Python itself have no effect; tests that set one start a new Python.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted((ROOT / "indexerd/cli").glob("[a-z]*.py"))
+_server = multiprocessing.get_context("forkserver")
+_server.set_forkserver_preload(
+    ["indexerd.daemon.daemon", *(f"indexerd.cli.{path.stem}" for path in COMMANDS)]
+)
+
+
+class Forked:
+    """A process with the methods of `Popen` that tests use; streams are appended to files."""
+
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, out: Path | None, err: Path
+    ) -> None:
+        self._process = _server.Process(target=_run, args=(argv, dict(env), cwd, out, err))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("indexerd", timeout or 0)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _run(argv: Sequence[str], env: dict[str, str], cwd: Path, out: Path | None, err: Path) -> None:
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, path in ((1, out), (2, err)):
+        if path is not None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+    sys.argv[:] = [str(ROOT / "indexerd/__main__.py"), *argv]
+    sys.orig_argv[:] = [sys.executable, "-m", "indexerd", *argv]
+    runpy.run_module("indexerd", run_name="__main__")
+
+
+def completed(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end."""
+    with tempfile.TemporaryDirectory() as name:
+        out, err = Path(name, "out"), Path(name, "err")
+        process = Forked(argv, env, cwd, out=out, err=err)
+        try:
+            code = process.wait(50)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(argv, code, out.read_bytes(), err.read_bytes())
