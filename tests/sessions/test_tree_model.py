@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexerd.entries import Kind, code
@@ -77,8 +77,9 @@ def test_every_entry_is_shown_below_its_parent(records: list[Record]) -> None:
 
 
 @given(RECORDS)
+@example([("a", "c", 1), ("c", "b", 1), ("b", "c", 1)])
 def test_tips_equal_a_naive_models(records: list[Record]) -> None:
-    """S1.14: entries, user messages and branch point of every tip."""
+    """S1.14: entries, user messages and branch point of every tip; a cycle has no root."""
     state = built(records)
     children = Counter(state.parent(row) for row in range(len(state)))
     found = tips(state, {})
@@ -86,9 +87,10 @@ def test_tips_equal_a_naive_models(records: list[Record]) -> None:
     for tip in found:
         path = list(state.up(tip.row))
         partings = [row for row in path[1:] if children[row] > 1]
-        assert (tip.entries, tip.users, tip.last) == (len(path), len(path), tip.row)
+        assert (tip.users, tip.last) == (tip.entries, tip.row)
         if state.parent(path[-1]) == ROOT:  # not part of a cycle
-            assert tip.parting == (partings[0] if partings else ROOT)
+            assert (tip.entries, tip.parting) == (len(path), partings[0] if partings else ROOT)
+        assert 0 < tip.entries <= len(path)
 
 
 def test_a_branch_ends_at_bookkeeping_entries_below_its_leaf() -> None:
