@@ -34,6 +34,8 @@ HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ("<ide_selection>x</ide_selection><ide_opened_file>y</ide_opened_file>real", {}, "real"),
     ([{"type": "text", "text": "<ide_opened_file>x</ide_opened_file>"}, "real"], {}, "real"),
     ("what is <system-reminder>?", {}, "what is <system-reminder>?"),
+    ("What is this?\nUnknown skill: deploy", {}, "What is this?\nUnknown skill: deploy"),
+    ("Implement the following plan:\n\n1. Do", {}, "Implement the following plan:\n\n1. Do"),
     ("no <command-name> at the start", {"isMeta": False}, "no <command-name> at the start"),
     ("<command-name>/goal</command-name><command-args>a <b> c</command-args>", {}, "a <b> c"),
     (

@@ -44,53 +44,31 @@ NOTICES = (
 )
 
 
-def test_a_notice_is_not_a_message(world: World, home: Path) -> None:
-    """S0.6, S0.46: the notice neither counts nor names a session; a user's quote of it counts."""
-    sessions = []
-    for notice in NOTICES:
-        sessions += [session := ClaudeSession(home), quoted := ClaudeSession(home)]
-        session.prompt(notice)
-        session.turn("Sort the imports.")
-        quoted.turn(f"What is this?\n{notice}")
-    found = rows(world, sessions)
-    for row in found[::2]:
-        counts = row["userMessageCount"], row["messageCount"]
-        assert (*counts, row["name"]) == (1, 2, "Sort the imports.")
-    assert {row["userMessageCount"] for row in found[1::2]} == {1}
-
-
 def test_a_plan_gives_its_session_a_name_and_a_parent(world: World, home: Path) -> None:
-    """S0.46, S1.16: the client's prompt for a plan is not counted, with or without its marker."""
-    origin = ClaudeSession(home)
-    origin.turn("Uploads fail. Make a plan.")
-    marked, older = sessions = [ClaudeSession(home) for _ in range(2)]
-    planned(marked, origin.path, planContent=PLAN)
-    marked.turn("Now commit this.")
-    planned(older, f"C:\\Users\\me\\.claude\\projects\\-w\\{origin.id}.jsonl")
-    wanted = {"name": TITLE, "parentSessionId": origin.id, "parentSessionFile": str(origin.path)}
-    for row, first in zip(rows(world, sessions), ("Now commit this.", ""), strict=True):
-        assert row.items() >= (wanted | {"firstUserMessage": first}).items()
-        assert row["userMessageCount"] == bool(first)
+    """S0.46, S1.16: the client's prompt for a plan is not counted, with or without its marker.
 
-
-def test_a_plans_heading_is_found_anywhere_in_the_prompt(world: World, home: Path) -> None:
-    """S0.46: below other text, in a plan that quotes such a prompt, and after a system reminder."""
+    Its heading may be below other text, in a plan that quotes such a prompt, or after a reminder.
+    """
     origin = ClaudeSession(home)
     origin.turn("Uploads fail. Make a plan.")
     elsewhere = f"{ASIDE}/elsewhere/8d1b0b56-370e-47c4-b992-58ef6f0c4c50.jsonl"
     plans = [
+        PLAN,
         f"Uploads fail at times.\n\n{PLAN}",
         f"Implement the following plan:\n\n{PLAN}\n\n{elsewhere}",
     ]
-    sessions = [ClaudeSession(home) for _ in range(3)]
+    sessions = [ClaudeSession(home) for _ in range(5)]
     for session, plan in zip(sessions, plans, strict=False):
         planned(session, origin.path, plan, planContent=plan)
+    sessions[0].turn("Now commit this.")
+    planned(sessions[3], f"C:\\Users\\me\\.claude\\projects\\-w\\{origin.id}.jsonl")
     prompt = f"Implement the following plan:\n\n{PLAN}\n\n\n{ASIDE}{origin.path}"
-    sessions[2].prompt(f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
-    sessions[2].say()
-    for row in rows(world, sessions):
-        shown = row["name"], row["parentSessionId"], row["userMessageCount"]
-        assert shown == (TITLE, origin.id, 0)
+    sessions[4].prompt(f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
+    sessions[4].say()
+    wanted = {"name": TITLE, "parentSessionId": origin.id, "parentSessionFile": str(origin.path)}
+    for row, first in zip(rows(world, sessions), ("Now commit this.", *[""] * 4), strict=True):
+        assert row.items() >= (wanted | {"firstUserMessage": first}).items()
+        assert row["userMessageCount"] == bool(first)
 
 
 COMMENTS = (
@@ -147,15 +125,6 @@ def test_titles_and_fork_parents_override_a_plans(world: World, home: Path) -> N
     assert [row["parentSessionId"] for row in rows(world, [fork])] == [titled.id]
 
 
-def test_a_plan_that_the_user_wrote_is_a_message(world: World, home: Path) -> None:
-    """S0.6: the same opening words without the client's note are the user's own prompt."""
-    session = ClaudeSession(home)
-    session.turn("Implement the following plan:\n\n1. Wrap the client.\n2. Test it.")
-    (row,) = rows(world, [session])
-    assert row["userMessageCount"] == 1
-    assert row["firstUserMessage"].startswith("Implement the following plan:")
-
-
 def builtin(name: str, words: str) -> str:
     return (
         f"<command-name>/{name}</command-name>\n            <command-message>{name}"
@@ -184,44 +153,42 @@ WITHOUT_REQUEST = [
 
 
 def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -> None:
-    """S0.6, S0.46: its arguments count and name the session; the expanded text does not."""
+    """S0.6, S0.46: its arguments count and name, also while the agent works; expansions do not."""
     sessions = []
     for command, _ in REQUESTS:
         sessions.append(session := ClaudeSession(home))
         session.prompt(command)
         session.prompt("You are an expert. Do it.", isMeta=True)
         session.say()
-    for row, (_, text) in zip(rows(world, sessions), REQUESTS, strict=True):
-        assert (row["userMessageCount"], row["messageCount"]) == (1, 2)
-        assert row["firstUserMessage"] == row["name"] == text
-    hits = world.run("search", "tests/auth", "--json")["hits"]
-    assert {hit["sessionId"] for hit in hits} == {sessions[0].id}
-
-
-def test_a_queued_slash_command_is_a_message(world: World, home: Path) -> None:
-    """S0.6: a command typed while the agent works counts like any other."""
-    session = ClaudeSession(home)
-    session.prompt("Sort the imports.")
+    busy = ClaudeSession(home)
+    busy.prompt("Sort the imports.")
     for prompt in (builtin("goal", "all giraffes pass"), builtin("model", "opus")):
         queued = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
-        session.line("attachment", attachment=queued)
-    session.say()
-    (row,) = rows(world, [session])
-    assert row["userMessageCount"] == 2
-    shown = world.run("context", session.id, "--json")["messages"]
+        busy.line("attachment", attachment=queued)
+    busy.say()
+    *found, while_busy = rows(world, [*sessions, busy])
+    for row, (_, text) in zip(found, REQUESTS, strict=True):
+        assert (row["userMessageCount"], row["messageCount"]) == (1, 2)
+        assert row["firstUserMessage"] == row["name"] == text
+    assert while_busy["userMessageCount"] == 2
+    shown = world.run("context", busy.id, "--json")["messages"]
     assert "all giraffes pass" in [message["text"] for message in shown]
-    hits = world.run("search", "giraffes", "--json")["hits"]
-    assert [hit["snippet"] for hit in hits if "command-name" in hit["snippet"]] == []
-    assert hits
+    for word, session in (("tests/auth", sessions[0]), ("giraffes", busy)):
+        hits = world.run("search", word, "--json")["hits"]
+        assert {hit["sessionId"] for hit in hits} == {session.id}
+        assert not [hit for hit in hits if "command-name" in hit["snippet"]]
 
 
-def test_a_slash_command_without_a_request_is_not_a_message(world: World, home: Path) -> None:
-    """S0.6: commands of the client itself, and expansions without arguments, do not count."""
+def test_what_the_client_writes_is_not_a_message(world: World, home: Path) -> None:
+    """S0.6, S0.46: neither counts nor names a session: notices, the client's own commands."""
     sessions = []
-    for command in WITHOUT_REQUEST:
+    for text in (*NOTICES, *WITHOUT_REQUEST):
         sessions.append(session := ClaudeSession(home))
-        session.prompt(command)
+        session.prompt(text)
         session.prompt("<local-command-stdout></local-command-stdout>")
         session.turn("Sort the imports.")
-    for row in rows(world, sessions):
-        assert (row["userMessageCount"], row["firstUserMessage"]) == (1, "Sort the imports.")
+    found = rows(world, sessions)
+    for row in found:
+        counts = row["userMessageCount"], row["messageCount"]
+        assert (*counts, row["firstUserMessage"]) == (1, 2, "Sort the imports.")
+    assert {row["name"] for row in found} == {"Sort the imports.", "Uploads"}  # by /rename
