@@ -221,7 +221,8 @@ def test_rotation_shuts_out_all_who_do_not_have_the_new_code(fleet: Start, pg: P
     for refused in (three.code, code[:-3], "x"):
         with pytest.raises(IndexerdError):
             b.call("fleet", do="join", target=refused)
-    assert "join" in b.run("fleet", "join", code)
+    # It is refused until the first machine has told its name again, with the new key.
+    until(lambda: "joined" in b.run("fleet", "join", code, code=None), "the joining")
     three.agree(*sessions[:2], *sessions[3:], homes=[a, b])
     assert not any(row["refused"] for row in a.status()["machines"] + b.status()["machines"])
     assert sessions[3].id not in c.ids()
