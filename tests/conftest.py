@@ -1,7 +1,5 @@
 """Settings and fixtures shared by all tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

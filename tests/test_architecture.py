@@ -1,7 +1,5 @@
 """The shape of the code: sizes, names, layers, file writes, imports and the error classes."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

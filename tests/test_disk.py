@@ -1,7 +1,5 @@
 """The lock of a state directory, files that are replaced whole, and files that rotate."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

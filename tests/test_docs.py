@@ -3,8 +3,6 @@
 `UPDATE_DOCS=1 python -m pytest tests/test_docs.py` rewrites the generated blocks of docs/CLI.md.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import logging

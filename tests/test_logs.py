@@ -1,7 +1,5 @@
 """The log: what a line contains, what it never contains, and that it cannot stop the program."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The wheel is built from the checkout with the installed hatchling: without netwo
 environment, and nothing is written into the checkout.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

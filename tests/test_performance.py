@@ -1,7 +1,5 @@
 """docs/PERFORMANCE.md has the benchmarks' table, and the benchmarks work."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

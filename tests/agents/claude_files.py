@@ -1,7 +1,5 @@
 """Lines of Claude Code as the client writes them, and a scan of them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterable

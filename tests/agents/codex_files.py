@@ -1,7 +1,5 @@
 """Lines of Codex as the client writes them, and files read as indexerd reads them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

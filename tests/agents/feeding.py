@@ -1,7 +1,5 @@
 """Feed a file of an agent to its adapter, whole or in pieces."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """What each line of Claude Code means: speaker, state of the turn, failed results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

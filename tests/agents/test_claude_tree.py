@@ -1,7 +1,5 @@
 """The tree of Claude Code's lines: branches, parallel tools, compaction and repeated lines."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple

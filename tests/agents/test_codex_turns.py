@@ -1,7 +1,5 @@
 """Codex turns: open, ended, failed or rolled back, and the leaf that results."""
 
-from __future__ import annotations
-
 import pytest
 
 from indexerd.entries import Turn

@@ -1,7 +1,5 @@
 """Write one path as a new session file, as pi's createBranchedSession does."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Prompts that an agent stores twice, or with its own text, count once."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

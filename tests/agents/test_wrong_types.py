@@ -1,7 +1,5 @@
 """A line with one field of a wrong type loses that field, and nothing raises."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

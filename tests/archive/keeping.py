@@ -1,7 +1,5 @@
 """A home whose sessions are archived, and sessions of each agent to archive."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

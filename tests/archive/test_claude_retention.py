@@ -1,7 +1,5 @@
 """A warning before Claude Code deletes sessions: of which, by whose settings, and where."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

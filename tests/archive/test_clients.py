@@ -1,7 +1,5 @@
 """The real clients go on with sessions that were deleted and restored."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Copies follow any change of a file, survive a torn write, and come back whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kills, a full disk and a second daemon: the archive has whole copies only, and loses none."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

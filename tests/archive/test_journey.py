@@ -1,7 +1,5 @@
 """Sessions are copied, outlive their deletion by the agent, and are put back byte for byte."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

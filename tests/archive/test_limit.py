@@ -1,7 +1,5 @@
 """The archive stays below its limit: the oldest copies go first, pinned ones stay."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Sessions built in memory, and their exported pages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

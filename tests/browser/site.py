@@ -1,7 +1,5 @@
 """`indexerd web` as a user runs it: a process on loopback, opened by the link it prints."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The web view while its daemon stops and starts, and the link that `indexerd web` prints."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

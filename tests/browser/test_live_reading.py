@@ -1,7 +1,5 @@
 """The place being read on a session's page does not move when new entries arrive."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.browser.served import Served

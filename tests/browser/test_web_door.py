@@ -1,7 +1,5 @@
 """Access to the web view over HTTP, as a program that is no browser would try it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One home with one daemon for all tests of a file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A machine with agents whose configuration `indexerd integrate` edits."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands and their errors as in interfaces.md 4, with real processes and one daemon."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands for setup: configuration, doctor, service, completion and logs."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """`indexerd export` writes three formats to stdout or to a new private file."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """`indexerd hook`, which agents run at prompts, and other commands that must start fast."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import socket

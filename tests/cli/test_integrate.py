@@ -1,7 +1,5 @@
 """`indexerd integrate AGENT` installs once however often it runs, and removes itself completely."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

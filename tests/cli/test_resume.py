@@ -1,7 +1,5 @@
 """`resume` and `continue-recent` print or run a session's own command."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat

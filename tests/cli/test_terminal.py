@@ -1,7 +1,5 @@
 """What a terminal gets: colours, widths, encodings, closed streams and hostile content."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence

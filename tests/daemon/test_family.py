@@ -1,7 +1,5 @@
 """The family of a session: its members, their order, and bounds on the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

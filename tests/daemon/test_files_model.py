@@ -4,8 +4,6 @@ One change is left out because neither `stat` nor the bytes before the cursor ca
 to the same size with the same mtime.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

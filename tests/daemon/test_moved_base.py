@@ -1,7 +1,5 @@
 """A reverted Codex thread whose base file is missing for a while or for good."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

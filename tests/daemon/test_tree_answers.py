@@ -1,7 +1,5 @@
 """Views of a session and new branch files, in cases that real clients rarely meet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

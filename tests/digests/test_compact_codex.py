@@ -1,7 +1,5 @@
 """Compaction as in Codex: what stays, what goes, and how tokens are counted (formats.md 3.10)."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

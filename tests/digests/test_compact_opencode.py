@@ -1,7 +1,5 @@
 """Pruning and compaction as in opencode (formats.md 4.6); pruning serves all agents (S3.22)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

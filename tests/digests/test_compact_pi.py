@@ -1,7 +1,5 @@
 """Where pi cuts a session and what it summarizes: recorded answers, rules, any session."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

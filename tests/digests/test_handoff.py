@@ -1,7 +1,5 @@
 """The hand-off document: everything needed to go on, and nothing forged in it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

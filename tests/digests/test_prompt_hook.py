@@ -1,7 +1,5 @@
 """A command that adds to a prompt or replaces it: real processes and every failure (S3.29)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ The session is a pi tree whose leaf may move anywhere. Each message has a name, 
 content is the names of its messages, so a chain is right if its contents are the path's messages.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

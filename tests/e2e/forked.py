@@ -5,8 +5,6 @@ Starting Python and importing the modules takes longer than most commands. All e
 Variables for Python itself have no effect; tests that set one start a new Python.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

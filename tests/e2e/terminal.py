@@ -1,7 +1,5 @@
 """Run a command on a pseudo-terminal: what a person sees of it, with the input they type."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """The daemon follows Claude Code, Codex and opencode through turns, undo, forks and deletion."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

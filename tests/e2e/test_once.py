@@ -1,7 +1,5 @@
 """`run --once` on real files: what it indexes, what it skips, and that it repeats nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

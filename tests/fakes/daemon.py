@@ -4,8 +4,6 @@ It does what the real daemon never does (no answer, half an answer, too much, od
 it rarely does, such as events at a chosen moment.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import socketserver

@@ -1,7 +1,5 @@
 """Call the real Gemini model code against the fake server, with canaries in all secret parts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from typing import Any

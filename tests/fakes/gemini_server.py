@@ -5,8 +5,6 @@ with `code`, `message`, `status` and typed `details`. Every error body and odd a
 CANARY, so tests can look for it where it must not be.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ OpenAI and OpenRouter send an object, LM Studio a string, older vLLM a message a
 errors have status 200.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.fakes.gemini_server import CANARY, METADATA_TEXT

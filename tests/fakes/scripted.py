@@ -1,7 +1,5 @@
 """A model that gives the answers a test hands it, in order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ threads of this process, so a daemon in another process can use it by its URL; l
 context ends hanging answers, closes the sockets and joins the threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gzip

@@ -1,7 +1,5 @@
 """One PostgreSQL server for all tests of a worker; each test makes fleets of its own there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

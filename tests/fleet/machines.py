@@ -1,7 +1,5 @@
 """Machines of a fleet: homes with a real daemon each, or only stores with their two directions."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import tempfile

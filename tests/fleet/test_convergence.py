@@ -1,7 +1,5 @@
 """Whatever happens to three machines and their connections: in the end each shows the same."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kills, hangs and cut connections: in the end every machine has everything once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Real daemons share their sessions through a real server."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the server, other fleets in its database, and damaged records can and cannot do."""
 
-from __future__ import annotations
-
 import base64
 import os
 import secrets

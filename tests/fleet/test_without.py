@@ -1,7 +1,5 @@
 """Without a fleet nothing of it is loaded, and nothing is written for it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

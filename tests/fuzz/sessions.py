@@ -4,8 +4,6 @@ Every row is within the file, kept data is bounded and can be encoded, and the s
 on how the bytes were split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

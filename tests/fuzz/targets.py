@@ -4,8 +4,6 @@ Bytes that are no UTF-8 become lone surrogates, as Python keeps such file names.
 texts splits its bytes at 0x00.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

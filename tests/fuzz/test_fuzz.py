@@ -4,8 +4,6 @@ Every corpus file goes through its target, including those that once made it fai
 mutations: few by default, many with HYPOTHESIS_PROFILE=thorough.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

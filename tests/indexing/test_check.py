@@ -1,7 +1,5 @@
 """Validation of a model's answer: what is accepted, what is rejected and why, what is cleaned."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

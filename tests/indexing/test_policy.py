@@ -1,7 +1,5 @@
 """When a session is indexed, and when a failed run is retried."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

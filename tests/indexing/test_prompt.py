@@ -1,7 +1,5 @@
 """The prompt for a model, and that no transcript can break it."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

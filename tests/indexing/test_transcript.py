@@ -1,7 +1,5 @@
 """The text of a session that is sent: pi's cut, after redaction, read only as far as needed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import pytest

@@ -4,8 +4,6 @@ It needs a node that reads TypeScript (22.18 or newer), from the rig or from PAT
 the real daemon are in tests/e2e/rig/test_pi_extension.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

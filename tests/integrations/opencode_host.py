@@ -1,7 +1,5 @@
 """An opencode that calls its plugin's hooks; node stands in for bun, which opencode uses."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The opencode plugin, run by node in the host of opencode_host.py; skipped without node."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """pi's extension: prompts, status, command, tools and completion, with a fake pi and daemon."""
 
-from __future__ import annotations
-
 import re
 import threading
 import uuid

@@ -1,7 +1,5 @@
 """Rules that pi's extension shares with the daemon give the same answers, run by node."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from collections.abc import Iterator

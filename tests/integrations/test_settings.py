@@ -1,7 +1,5 @@
 """Edits of other programs' settings: indexerd's own hooks are recognised, other changes kept."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from functools import partial

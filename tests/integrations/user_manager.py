@@ -4,8 +4,6 @@ It has its own mount and PID namespaces, and a home that the test fills first. T
 need `MARKS`: without root or systemd they are skipped with the reason.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 The fake daemon gives the answers that a hostile session would cause.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator

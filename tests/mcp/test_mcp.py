@@ -1,7 +1,5 @@
 """The MCP server: tools, foreign text, which session is meant, errors and hosts."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from importlib.resources import files

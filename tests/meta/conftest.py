@@ -1,7 +1,5 @@
 """A meta directory for the tests of the writer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

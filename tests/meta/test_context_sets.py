@@ -1,7 +1,5 @@
 """Relevant-context sets: their limits and what may be stored in them."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading any content of a meta directory gives a value or a typed error."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Rows: which name is shown, what remains of a deleted session, and hostile texts."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The promises of meta/writer, tested with real processes, signals and limits."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The writer when it is killed, on full and failing disks, and with concurrent writers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

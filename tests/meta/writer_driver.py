@@ -1,7 +1,5 @@
 """Write meta files in a child process, to be traced, killed or run under a mount."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

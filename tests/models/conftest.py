@@ -1,7 +1,5 @@
 """The fake providers for the tests in this directory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

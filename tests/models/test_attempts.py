@@ -1,7 +1,5 @@
 """Which models are asked after a failure."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

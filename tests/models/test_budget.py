@@ -1,7 +1,5 @@
 """The budget reserves before a call and settles after it, and never loses a cost in a crash."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gemini through the real SDK, against a fake server over loopback."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """OpenAI-compatible servers, whose errors have many shapes, against a fake one over loopback."""
 
-from __future__ import annotations
-
 from indexerd.models.base import Reply
 from indexerd.models.openai import OpenAICompat
 from indexerd.settings import ModelLimits

@@ -1,7 +1,5 @@
 """Costs of calls, from the installed price library."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

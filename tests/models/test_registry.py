@@ -1,7 +1,5 @@
 """Which models are usable, in which order and why not; where API keys come from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sanitising: which characters are removed, and which must be kept."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

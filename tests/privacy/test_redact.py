@@ -1,7 +1,5 @@
 """Redaction: secrets in every form go, ordinary text stays, and no input makes it slow."""
 
-from __future__ import annotations
-
 import base64
 import json
 import signal

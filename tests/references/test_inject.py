@@ -1,7 +1,5 @@
 """Injected text: upstream's layout, quoted, bounded and repeatable (S0.52)."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A question about a session: what a model reads, and what is shown of its reply."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Finding `@@…` in prompts (S0.47, S0.48, S0.58, S0.65)."""
 
-from __future__ import annotations
-
 import pytest
 
 from indexerd.references.parse import find

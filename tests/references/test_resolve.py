@@ -1,7 +1,5 @@
 """Which session a reference means, and that it never means a wrong one."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The text index after a crash, damage and a purge, and the order of hits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How queries are parsed and what they find."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

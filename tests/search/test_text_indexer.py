@@ -1,7 +1,5 @@
 """Words and facts equal those of a read from scratch, after any move of the leaf."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Fake secrets of every kind; each contains a word that occurs nowhere else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

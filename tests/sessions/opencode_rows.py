@@ -1,7 +1,5 @@
 """Write opencode's database row by row, as the client does."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

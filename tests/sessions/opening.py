@@ -1,7 +1,5 @@
 """Open a session for the view methods."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast

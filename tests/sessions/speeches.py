@@ -1,7 +1,5 @@
 """Messages, steps and session states for the tests of compaction."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from indexerd.entries import Entry, Kind, ToolCall, ToolResult, code

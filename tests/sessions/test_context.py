@@ -1,7 +1,5 @@
 """The context of a session: compactions, edits and version 1."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from indexerd.sessions.context import Context, context_of

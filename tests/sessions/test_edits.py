@@ -1,7 +1,5 @@
 """Edits and pictures in the calls and lines of all agents."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

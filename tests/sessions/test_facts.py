@@ -1,7 +1,5 @@
 """Facts of a session's tool calls."""
 
-from __future__ import annotations
-
 import pytest
 
 from indexerd.sessions.facts import absolute

@@ -1,7 +1,5 @@
 """Titles of plans, commits, pull requests and issues, from the calls of the four agents."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transform rules of one context answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

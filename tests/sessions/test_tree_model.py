@@ -1,7 +1,5 @@
 """The order, parents and tips of trees, compared with a naive model."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import example, given

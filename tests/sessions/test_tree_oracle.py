@@ -1,7 +1,5 @@
 """Trees, branches, labels and contexts of real files equal pi's own answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

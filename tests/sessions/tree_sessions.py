@@ -1,7 +1,5 @@
 """Session files for the tests of trees: recorded ones with pi's answers, and small ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path

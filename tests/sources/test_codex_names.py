@@ -1,7 +1,5 @@
 """Names of Codex threads, read from the index file and from the database."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Another program's database is read without changing it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

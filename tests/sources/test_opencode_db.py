@@ -1,7 +1,5 @@
 """Sessions in opencode's database: their lines, and how a changed session is noticed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

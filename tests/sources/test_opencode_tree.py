@@ -1,7 +1,5 @@
 """Sessions of older opencode releases, a tree of small files."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where pi keeps its sessions, and which meta directory belongs to which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows and messages for tests, and an empty store and text index."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager

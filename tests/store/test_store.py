@@ -1,7 +1,5 @@
 """The store: what it keeps, and what damage, a full disk or a lock do to it."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

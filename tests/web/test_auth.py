@@ -1,7 +1,5 @@
 """Tokens and static files; tests/browser/test_web_door.py tests cookies and requests."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exports of sessions: limits, secrets, and digests in their places."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

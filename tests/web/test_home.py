@@ -1,7 +1,5 @@
 """The home page's filters, days and lines."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import parse_qsl
 

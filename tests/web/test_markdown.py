@@ -1,7 +1,5 @@
 """A path as Markdown that no text of a session can break, checked by a CommonMark parser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

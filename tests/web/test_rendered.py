@@ -1,7 +1,5 @@
 """Markdown of sessions as HTML: what it may contain, whatever the text."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

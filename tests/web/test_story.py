@@ -1,7 +1,5 @@
 """The tree as a story: prompts, the work between them folded, deeper only at a fork."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

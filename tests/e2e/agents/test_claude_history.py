@@ -1,7 +1,5 @@
 """Sessions of which Claude Code has nothing left but the prompts in `history.jsonl`."""
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

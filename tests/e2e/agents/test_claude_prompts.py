@@ -1,7 +1,5 @@
 """Which prompts in Claude Code's files count as messages of the user."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from itertools import cycle, pairwise

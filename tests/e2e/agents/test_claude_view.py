@@ -1,7 +1,5 @@
 """What people see of Claude Code's lines that nobody typed: `tree`, `branches` and exports."""
 
-from __future__ import annotations
-
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, wait
 

@@ -3,8 +3,6 @@
 The files have the format of older releases; the tests read `list` of the real program.
 """
 
-from __future__ import annotations
-
 import shutil
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How the daemon finds and reads the files of each agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Recorded sessions of every agent have the right counts, names, parents and files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

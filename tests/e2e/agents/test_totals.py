@@ -1,7 +1,5 @@
 """Tokens, cost and duration of a session, and the tools and files it used."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The examples in the documents run as printed, in a home with one pi session."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

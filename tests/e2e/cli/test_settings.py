@@ -1,7 +1,5 @@
 """`config show` and `config check`, and the output of `make demo`."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The daemon outlives a full disk or a missing directory and recovers when it is back."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

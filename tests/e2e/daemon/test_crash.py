@@ -1,7 +1,5 @@
 """After kill -9 or SIGTERM at any moment no file is torn, lost or paid for twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

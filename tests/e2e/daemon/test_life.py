@@ -1,7 +1,5 @@
 """The daemon as a process: signals, configuration, file modes, limits and clean-up."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -4,8 +4,6 @@ The wheel of this checkout is installed into a virtual environment in a temporar
 do it. Libraries come from the Python that runs the tests.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

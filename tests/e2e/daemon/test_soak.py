@@ -8,8 +8,6 @@ and the last third are compared, and may differ by SWING and GROWTH.
 `INDEXERD_SOAK_SECONDS` runs it for longer; `-s` shows the figures.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

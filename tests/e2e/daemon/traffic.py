@@ -4,8 +4,6 @@ The stored size stays level on purpose: a session that has grown long is rewritt
 purged. So any growth of the daemon is a leak.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal

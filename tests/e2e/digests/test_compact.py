@@ -1,7 +1,5 @@
 """Compaction and branch summaries of the real program, for sessions of every agent."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """What digests contain: ranges, figures, facts, the prompts for them and the folded context."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

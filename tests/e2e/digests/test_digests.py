@@ -1,7 +1,5 @@
 """When digests are written: automatically, on request, after failures and on branches."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -3,8 +3,6 @@
 The model is a fake server that speaks OpenAI's protocol, with separate answers for each session.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

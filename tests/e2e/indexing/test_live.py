@@ -1,7 +1,5 @@
 """A running daemon indexes a session while it grows."""
 
-from __future__ import annotations
-
 import pytest
 
 from indexerd.client import Client

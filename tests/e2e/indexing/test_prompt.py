@@ -1,7 +1,5 @@
 """Which part of a session is sent to the model, read from the prompt that `as_sent` returns."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Repeated runs of one session: what is sent again, what is kept, and what is recorded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

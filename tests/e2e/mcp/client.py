@@ -1,7 +1,5 @@
 """Run `indexerd mcp` as hosts do: with the official client or with plain pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """`indexerd mcp` as a process on stdin and stdout, with a real daemon behind it."""
 
-from __future__ import annotations
-
 import json
 import socket
 

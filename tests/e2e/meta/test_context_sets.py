@@ -1,7 +1,5 @@
 """Relevant-context sets: limits, answers, telemetry, events, restarts and forks."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A change reaches only the session that was named exactly, never a guess (S4.26)."""
 
-from __future__ import annotations
-
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

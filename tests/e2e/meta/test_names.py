@@ -1,7 +1,5 @@
 """Which of a session's names is shown, and who gave it, for every agent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's own order: pinned and hidden sessions, and tags."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

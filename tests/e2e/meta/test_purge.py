@@ -1,7 +1,5 @@
 """Purging a session: what is removed, what stays, and that it does not return (S2.23)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import stat

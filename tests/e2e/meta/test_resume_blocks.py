@@ -4,8 +4,6 @@ The daemon, hooks, command, extension and plugin are the real ones. node plays p
 is installed. The rig's tests use the real agents.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

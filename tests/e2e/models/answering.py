@@ -1,7 +1,5 @@
 """A daemon whose model is a fake server of OpenAI's protocol, with answers for each session."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Requests are counted by a fake Gemini server.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 

@@ -1,7 +1,5 @@
 """Excluded sessions stay excluded after reloads, broken configuration and deleted files."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No meta file or reference makes indexerd read outside the sessions' directories."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

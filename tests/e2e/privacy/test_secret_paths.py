@@ -1,7 +1,5 @@
 """A secret in the name of a directory, file or branch is shown nowhere, and paths still work."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Every kind of secret in every place, and every kind of failure: no secret gets out."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

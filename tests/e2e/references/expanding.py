@@ -1,7 +1,5 @@
 """Sessions with summaries, and calls of `expand` that name them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`expand` through the real daemon and command line: names, blocks, limits and secrets."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Questions to past sessions: what a model reads, and what is answered."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The real Codex in a sandbox, driven by JSON-RPC through its app-server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

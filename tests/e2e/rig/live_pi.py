@@ -5,8 +5,6 @@ some dependencies cannot be installed everywhere. The rig's scripts import unbun
 they get a directory that provides these from the bundle.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

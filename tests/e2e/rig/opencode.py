@@ -1,7 +1,5 @@
 """The real opencode in a sandbox, driven through its HTTP server."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator

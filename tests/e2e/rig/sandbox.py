@@ -7,8 +7,6 @@ of rows, meta files, calls and events that all clients share. These tests run on
 A network namespace belongs to a thread, so one thread starts every process and sends every request.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

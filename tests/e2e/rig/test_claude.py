@@ -5,8 +5,6 @@ cannot delete or archive a session. It puts a hook's context and its own additio
 text in the same message, and moves its cache marks with each request.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the real Claude Code deletes when it starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.archive.test_claude_retention import aged

@@ -6,8 +6,6 @@ that are named for it, shows a model that it knows such tools only after a tool 
 hooks only once the user has trusted them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

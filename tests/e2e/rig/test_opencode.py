@@ -6,8 +6,6 @@ until it has installed its own package into its configuration directory, which t
 a network; so the tests put there what a first start online would.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -4,8 +4,6 @@ pi sends a custom message as one of the user's and joins nothing, so an injected
 of its own in the request, directly after its prompt.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -8,8 +8,6 @@ pi_live halves its delay, so the pause after an answer is half as long. pi is st
 because a turn is complete only while pi waits.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Tokens and cost of sessions match those that the real pi and opencode report."""
 
-from __future__ import annotations
-
 import json
 
 from tests.e2e.rig import pi

@@ -6,8 +6,6 @@ session that a model has named `m: name | description | tags` and `s: summary`. 
 the keys, so they never change.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

@@ -1,7 +1,5 @@
 """Words, phrases and patterns, as a user types them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

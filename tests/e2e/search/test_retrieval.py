@@ -7,8 +7,6 @@ clients). `kind` is `search`; `paraphrase`, a search in words that the session d
 resolve.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable

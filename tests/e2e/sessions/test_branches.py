@@ -1,7 +1,5 @@
 """Abandoned branches, copies in other directories, and files of a newer version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The context a model would get: compactions, file lists, fill level and cut points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Forks whose origin is deleted, opencode forks, event subscriptions and removed names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from indexerd.client import Client

@@ -1,7 +1,5 @@
 """Lists of four agents' sessions through the socket and the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Projects that moved, and worktrees: through the socket, the command line and the home page."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Trees, paths, contexts, labels and branches through socket and command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

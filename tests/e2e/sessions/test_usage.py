@@ -1,7 +1,5 @@
 """What sessions used, by day, agent, model and project, and which of them wait for the user."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

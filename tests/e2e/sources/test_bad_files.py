@@ -1,7 +1,5 @@
 """Odd, hostile and unreadable files affect only themselves."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """A session that never pauses is read in time and indexed rarely."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -8,8 +8,6 @@ write lock that its read-only descriptor cannot get (EBADF); and as root it sets
 the database's, which it already is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Scans are 300 seconds apart here, so a change that is seen in time was seen through an event.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

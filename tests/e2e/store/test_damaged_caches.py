@@ -1,7 +1,5 @@
 """With a damaged store or index the daemon starts and finds what it found before."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

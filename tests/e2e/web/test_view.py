@@ -1,7 +1,5 @@
 """The web view of a daemon: its start, its link, its restart and its end."""
 
-from __future__ import annotations
-
 import html
 import os
 import signal

@@ -1,7 +1,5 @@
 """Configure the web view, and read where it listens."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names, descriptions and summaries by the built-in model."""
 
-from __future__ import annotations
-
 import pytest
 
 from indexerd.entries import Facts

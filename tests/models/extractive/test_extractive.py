@@ -1,7 +1,5 @@
 """The built-in model: its answers, and that no input makes it fail."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor

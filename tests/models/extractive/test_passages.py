@@ -1,7 +1,5 @@
 """Passages for a question: the one that answers is first, verbatim, with honest confidence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

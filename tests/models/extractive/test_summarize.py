@@ -1,7 +1,5 @@
 """Offline summaries: their shapes, lengths, and what must be kept."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
