@@ -153,10 +153,8 @@ def test_every_field_is_explained() -> None:
     assert explained - used == {"error", "trace", "cut"}
 
 
-def test_a_daemons_log_matches_the_document(tmp_path: Path) -> None:
+def test_a_daemons_log_matches_the_document(world: World) -> None:
     """Levels and fields of a daemon's log at work, in trouble and when reloading."""
-    world = World(tmp_path)
-    world.install_pi()
     world.env["INDEXERD_LOG__LEVEL"] = "debug"
     malformed = {"match": "once more", "text": "{}", "times": 1}
     world.scripted(malformed, {"match": "hopeless", "error": "throttled"})

@@ -1,7 +1,6 @@
 """The web view while its daemon stops and starts, and the link that `indexerd web` prints."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,6 @@ from tests.e2e.world import World
 
 expect = pytest.importorskip("playwright.sync_api").expect
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A home in which pi was used before."""
-    world = World(tmp_path / "w")
-    world.install_pi()
-    return world
 
 
 def test_the_printed_link_lets_one_browser_in(world: World, tabs: Tabs) -> None:

@@ -109,9 +109,7 @@ def test_completion_knows_the_commands(home: Home) -> None:
     assert "Did you mean list?" in home.ix("lst").stderr
 
 
-def test_run_once_prints_a_report(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.install_pi()
+def test_run_once_prints_a_report(world: World) -> None:
     first = world.session(turns=5)
     world.session(turns=1)
     assert world.run("run", "--once") == f"{first.id}\tnamed\tlocal/extractive\n"

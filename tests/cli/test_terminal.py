@@ -47,16 +47,14 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
     assert max(map(cell_len, wide)) <= 80
 
 
-def test_ids_in_a_list_tell_its_sessions_apart(tmp_path: Path) -> None:
+def test_ids_in_a_list_tell_its_sessions_apart(world: World) -> None:
     """Ids that begin with the same time are shown longer, and name one session each."""
-    world = World(tmp_path)
-    world.install_pi()
     ids = [f"01a1fff2-{n}000-7000-8000-000000000000" for n in (1, 2)]
     for session_id in ids:
         world.session(turns=1, id=session_id)
     world.run("run", "--once")
     command = [*INDEXERD, "--color", "never", "list", "--all"]
-    code, got = terminal.on_terminal(command, env=world.env, cwd=tmp_path, columns=80)
+    code, got = terminal.on_terminal(command, env=world.env, cwd=world.root, columns=80)
     shown = [line.split()[0] for line in got.decode().splitlines() if line.startswith("01a1")]
     assert (code, sorted(shown)) == (0, [session_id[:10] for session_id in ids])
     assert [world.run("resolve", key, "--json")["sessionId"] for key in sorted(shown)] == ids
@@ -263,16 +261,14 @@ def test_a_terminal_shows_how_long_an_answer_takes(home: Home, tmp_path: Path) -
         assert "waiting for the end of its turn" in shown
 
 
-def test_a_terminal_shows_that_reading_without_the_daemon_is_slow(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.install_pi()
+def test_a_terminal_shows_that_reading_without_the_daemon_is_slow(world: World) -> None:
     session = world.session(turns=1)
+    world.run("run", "--once")
     said = {"message": {"role": "user", "content": "x"}, "timestamp": iso(), "type": "message"}
     lines = ({**said, "id": f"{n:08x}", "parentId": f"{n - 1:08x}"} for n in range(30_000))
     append(session.path, *lines)
-    world.run("run", "--once")
     argv = [*INDEXERD, "branches", session.id]
-    code, got = terminal.on_terminal(argv, env=world.env, cwd=tmp_path, columns=80)
+    code, got = terminal.on_terminal(argv, env=world.env, cwd=world.root, columns=80)
     assert code == 0
     assert b"\r\x1b[Kreading without the daemon; `indexerd service install` starts it, " in got
 

@@ -9,13 +9,6 @@ from tests.e2e.world import World
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
-    world.install_pi()
-    return world
-
-
-@pytest.fixture
 def bare_world(tmp_path: Path) -> World:
     return World(tmp_path)
 

@@ -9,9 +9,7 @@ from pathlib import Path
 from tests.e2e.world import ROOT, World, until
 
 
-def test_a_daemon_without_a_fleet_loads_nothing_of_it(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.install_pi()
+def test_a_daemon_without_a_fleet_loads_nothing_of_it(world: World) -> None:
     session = world.session(2)
     with world.daemon() as daemon:
         until(lambda: world.row(session.id), "the session")
