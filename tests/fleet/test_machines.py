@@ -1,7 +1,11 @@
 """Real daemons share their sessions through a real server."""
 
 import json
+import os
 import shutil
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +15,7 @@ import pytest
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.fleet.identity import load
 from indexerd.fleet.records import Drop, JoinCode, Purge, Text
-from tests.e2e.world import Session, clock, until
+from tests.e2e.world import ROOT, Session, World, clock, until
 from tests.fleet.machines import Fleet, Home, found_by, gone_from
 from tests.fleet.postgres import Postgres
 
@@ -374,3 +378,28 @@ def test_a_removed_machine_says_so_and_can_leave_and_join_again(fleet: Start) ->
     both.agree(session)
     assert Path(b.state / "fleet.json").stat().st_mode & 0o777 == 0o600
     assert json.loads((b.state / "fleet.json").read_bytes())["name"] == "host-b"
+
+
+def test_a_daemon_without_a_fleet_loads_nothing_of_it(world: World) -> None:
+    session = world.session(2)
+    with world.daemon() as daemon:
+        until(lambda: world.row(session.id), "the session")
+        assert world.call("fleet")["fleet"] is None
+        assert world.run("fleet", "status") == ""
+        maps = Path(f"/proc/{daemon.pid}/maps")
+        assert not maps.exists() or "psycopg" not in maps.read_text()
+        store = f"file:{world.state / 'store.sqlite'}?mode=ro"
+        with sqlite3.connect(store, uri=True) as db:
+            for table in ("outbox", "sent", "remote"):
+                assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)  # noqa: S608 - ours
+            assert db.execute("SELECT * FROM sqlite_schema WHERE type = 'trigger'").fetchall() == []
+
+
+def test_the_daemon_imports_nothing_of_it() -> None:
+    code = (
+        "import sys, indexerd.daemon.daemon, indexerd.cli.main\n"
+        "print([name for name in sys.modules if 'psycopg' in name or 'indexerd.fleet' in name])"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"

@@ -1,4 +1,4 @@
-"""Edits and pictures in the calls and lines of all agents."""
+"""Edits, paths and pictures in the calls and lines of all agents."""
 
 import base64
 import json
@@ -12,6 +12,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.sessions import edits
 from indexerd.sessions.clipped import arguments
 from indexerd.sessions.edits import FileEdit, edits_of
+from indexerd.sessions.facts import absolute
 from indexerd.sessions.pictures import pictures_in
 
 PATCH = """*** Begin Patch
@@ -152,3 +153,27 @@ def test_a_file_that_is_written_again_is_compared_with_what_it_had() -> None:
 ])  # fmt: skip
 def test_a_patch_may_hold_marks_of_patches_and_empty_lines(patch: str, diff: str) -> None:
     assert [edit.diff for edit in edits_of("apply_patch", patch)] == [diff]
+
+
+WORK = "d:\\Work"
+
+
+@pytest.mark.parametrize(
+    ("path", "cwd", "expected"),
+    [
+        ("src/a.py", "/w", "/w/src/a.py"),
+        ("@../a.py", "/w/b", "/w/a.py"),
+        ("/etc/hosts", "/w", "/etc/hosts"),
+        ("a.py", "", "/a.py"),
+        ("C:\\x\\a.py", "/mnt/c/w", "C:\\x\\a.py"),
+        ("C:/x/a.py", WORK, "C:\\x\\a.py"),
+        ("src/a.py", WORK, "d:\\Work\\src\\a.py"),
+        ("\\\\nas\\x", "/w", "\\\\nas\\x"),
+        ("/c/Users/a.py", WORK, "/c/Users/a.py"),
+    ],
+)
+def test_paths_are_absolute_by_the_rules_of_their_system(
+    path: str, cwd: str, expected: str
+) -> None:
+    """Relative paths start at the session's directory, on Windows as elsewhere."""
+    assert absolute(path, cwd) == expected

@@ -1,4 +1,4 @@
-"""Where pi keeps its sessions, and which meta directory belongs to which."""
+"""Where pi keeps its sessions, which meta directory belongs to which, and the scan of them."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from indexerd.settings import Agent, Agents, Settings
 from indexerd.sources.roots import SessionRoot
 from indexerd.sources.roots import session_roots as every_store
+from indexerd.sources.scan import scan
 
 
 def settings(*roots: str, meta_dir: str = "") -> Settings:
@@ -94,3 +95,31 @@ def test_a_path_with_dots_is_in_no_store(home: Path, words: str) -> None:
 
     assert not first.contains(path)
     assert not first.accepts(path)
+
+
+def touch(path, text="{}\n"):
+    """Create a file and its parent directories."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def paths(result):
+    return set(map(Path, result.files))
+
+
+def test_a_watcher_watches_before_a_directory_is_listed(tmp_path):
+    """A file created in between is seen; links and hidden directories are skipped."""
+    for name in ("a/b", ".hidden"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("a")
+    seen = scan([str(tmp_path)], (".jsonl",), lambda path: touch(Path(path) / "late.jsonl"))
+    assert paths(seen) == {tmp_path / f"{folder}late.jsonl" for folder in ("", "a/", "a/b/")}
+
+
+def test_missing_or_unreadable_directories_are_no_deletion(tmp_path):
+    """S3.27: files below them do not count as deleted."""
+    result = scan([str(tmp_path), f"{tmp_path}/no"], (".jsonl",))
+    assert result.missing == [f"{tmp_path}/no"]
+    assert result.unseen(f"{tmp_path}/no/s.jsonl")
+    assert not result.unseen(f"{tmp_path}/s.jsonl")

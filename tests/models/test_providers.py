@@ -1,11 +1,14 @@
-"""Gemini through the real SDK, against a fake server over loopback."""
+"""Gemini through the real SDK, and OpenAI-compatible servers, against fakes over loopback."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
 from indexerd.errors import DeadlineError, ModelError
 from indexerd.models.base import Reply, TokenCounts
+from indexerd.models.openai import OpenAICompat
+from indexerd.settings import ModelLimits
 from tests.fakes.gemini_calls import (
     KEY,
     MODEL,
@@ -18,6 +21,20 @@ from tests.fakes.gemini_calls import (
     outcomes,
 )
 from tests.fakes.gemini_server import CANARY, METADATA_TEXT, GeminiServer, reply
+from tests.fakes.openai_server import OpenAIServer
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[GeminiServer]:
+    """A second origin that must never receive a request."""
+    with GeminiServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(elsewhere: GeminiServer) -> Iterator[GeminiServer]:
+    with GeminiServer(elsewhere.url) as server:
+        yield server
 
 
 def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> None:
@@ -151,3 +168,35 @@ def test_no_log_or_traceback_holds_key_prompt_or_body(
     assert len(errors) > 30
     for secret in (KEY, USER, "system-canary", CANARY, server.elsewhere):
         assert secret not in said
+
+
+ANSWERED = "qwen3:8b"
+FAILURES = {
+    "ProviderError": "429_seconds 500_json 503_loading 200_error 200_error_string 200_choice_error"
+    " 200_finish_error no_finish_empty no_choices",
+    "ContextTooLargeError": "400_context_code 400_context_vllm 400_context_studio"
+    " 500_context_llama 200_context",
+    "RefusedError": "400_format 400_filtered 403_flagged content_filter refusal",
+    "ProviderDeniedError": "401 402 403 404",
+}
+
+
+def test_each_answer_has_its_meaning() -> None:
+    """S0.24: errors as objects, as strings, at the top, in a choice, and with status 200."""
+    wanted = {fault: kind for kind, faults in FAILURES.items() for fault in faults.split()}
+    replies = {
+        "valid": Reply(METADATA_TEXT, ANSWERED, tokens=USED),
+        "length": Reply('{"name": "half', ANSWERED, cut=True, tokens=USED),
+        "stop_empty": Reply("", ANSWERED, tokens=USED),
+        "parts": Reply("", ANSWERED, tokens=USED),
+        "no_usage": Reply(METADATA_TEXT, ANSWERED),
+        "no_model": Reply(METADATA_TEXT, "m", tokens=USED),
+    }
+    with OpenAIServer() as server:
+        model = OpenAICompat("m", KEY, server.url, ModelLimits())
+        found = outcomes(server, [*wanted, *replies], model)
+    assert {fault: found.pop(fault) for fault in replies} == replies
+    assert kinds(found) == wanted
+    throttled = found["429_seconds"]
+    assert (throttled.throttled, throttled.retry_after) == (True, 37.0)
+    assert found["404"].model_only

@@ -1,0 +1,188 @@
+"""Compaction as in Codex and opencode: what stays, what goes, and how tokens are counted.
+
+Opencode's pruning serves all agents (S3.22).
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexerd.agents.base import ContextUse
+from indexerd.digests.compact_pi import estimate_tokens
+from indexerd.digests.compaction import (
+    PRUNE_MINIMUM,
+    PRUNE_PROTECT,
+    USERS_TOKENS,
+    prune,
+    pruned,
+    users_of,
+)
+from indexerd.digests.stats import context_size
+from indexerd.digests.transcript import summarizable_messages
+from indexerd.entries import Compaction, Entry, Kind, Retained, ToolCall, ToolResult, code
+from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
+from indexerd.sessions.state import SessionState
+
+
+def kept(*messages: ContextMessage) -> list[tuple[str, str]]:
+    found = users_of(summarizable_messages(messages, SessionState("/s"), "codex"))
+    return [(message.text, message.entry.id) for message in found]
+
+
+def test_a_compactions_history_stays_without_its_summary() -> None:
+    """formats.md 3.10: whether the history was stored or is put together by codex."""
+    history = (
+        Retained("user", "one", human=True),
+        Retained("developer", "rules"),
+        Retained("user", "SUMMARY"),
+    )
+    stored = entry(Kind.COMPACTION, "k", compaction=Compaction(retained=history, whole=True))
+    brought = [ContextMessage(message.role, stored, (message.text,)) for message in history]
+    assert kept(*brought, said("user", "two", name="u2")) == [("one", "k"), ("two", "u2")]
+    bare = entry(Kind.COMPACTION, "k", compaction=Compaction())
+    before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
+    assert kept(before, summary) == [("one", "u1")]
+
+
+def approx_tokens(text: str) -> int:
+    return -(-len(text.encode()) // 4)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(max_size=6).map(lambda one: one * 9000), max_size=6))
+def test_kept_messages_fit_the_budget(texts: list[str]) -> None:
+    """formats.md 3.10: in order and whole, except for the first and a note of the cut."""
+    talk = [one for text in texts for one in (said("user", text), said("assistant", "ok"))]
+    found = [text for text, _ in kept(*talk)]
+    note = 2 * len("…".encode()) + len("999999 tokens truncated")
+    assert sum(map(approx_tokens, found)) <= USERS_TOKENS + approx_tokens("x" * note)
+    tail = found[1:]
+    assert tail == texts[len(texts) - len(tail) :]
+    if sum(map(approx_tokens, texts)) <= USERS_TOKENS:
+        assert found == texts
+
+
+def talk() -> list[ContextEntry]:
+    return steps(
+        *[said("user", "q" * 40), calls("c1"), gave("c1", "r" * 400)],
+        *[said("assistant", "a" * 40), said("user", "q" * 8)],
+    )
+
+
+def test_a_count_wins_and_what_came_after_is_added() -> None:
+    """S3.23: plus results of its calls, which codex writes before the count."""
+    held = talk()
+    counted = state_of(5, context=ContextUse(1000, 3, 9))
+    assert context_size(counted, held)[0] == 1000 + 2  # the second question
+    before_result = state_of(3, context=ContextUse(500, 2))
+    assert context_size(before_result, held[:3])[0] == 500 + 100  # 400 bytes of result
+    older = state_of(5, context=ContextUse(300, 0))
+    assert context_size(older, held)[0] == 300 + sum(
+        estimate_tokens(speech) for s in held[1:] for speech in s.speeches
+    )
+
+
+def test_a_count_from_before_a_compaction_is_ignored() -> None:
+    """S3.23: a count after it, which codex estimates itself, covers all that was left."""
+    compaction = entry(Kind.COMPACTION, "k")
+    summary = ContextEntry(3, compaction, (ContextMessage("user", compaction, ("s" * 40,)),), 3)
+    asked = said("user", "q" * 8)
+    held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
+    assert context_size(state_of(6, context=ContextUse(9000, 2)), held)[0] == 10 + 2
+    assert context_size(state_of(6, context=ContextUse(700, 4)), held)[0] == 700 + 2
+
+
+_KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "toolResult": Kind.TOOL}
+
+
+def entry(kind: Kind, name: str = "e", **more: Any) -> Entry:
+    return Entry(id=name, kind=kind, type="message", role=None, timestamp="", **more)
+
+
+def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None) -> ContextMessage:
+    kind = _KINDS.get(role, Kind.OTHER) if kind is None else kind
+    return ContextMessage(role, entry(kind, name), (text,) if text else ())
+
+
+def calls(*ids: str, tool: str = "bash") -> ContextMessage:
+    tool_calls = tuple(ToolCall(tool, id=session_id) for session_id in ids)
+    return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=tool_calls)
+
+
+def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> ContextMessage:
+    at = entry(Kind.TOOL, failed=(call,) if failed else ())
+    result = ToolResult(call, text=text, cleared=cleared)
+    return ContextMessage("toolResult", at, (CLEARED if cleared else text,), result=result)
+
+
+def steps(*speeches: ContextMessage) -> list[ContextEntry]:
+    return [ContextEntry(at, speech.entry, (speech,), at) for at, speech in enumerate(speeches)]
+
+
+def state_of(rows: int, **facts: Any) -> SessionState:
+    state = SessionState("/s.jsonl")
+    for row in range(rows):
+        above = f"r{row - 1}" if row else None
+        state.add(f"r{row}", above, code(Kind.USER), row, 1)
+    for name, fact in facts.items():
+        setattr(state, name, fact)
+    return state
+
+
+NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
+
+
+def results(*tokens: int, tool: str = "bash", **more: Any) -> list[ContextMessage]:
+    pairs = [(f"{tool}{n}", count) for n, count in enumerate(tokens)]
+    return [
+        one
+        for call, count in pairs
+        for one in (calls(call, tool=tool), gave(call, "x" * 4 * count, **more))
+    ]
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        gave("c9", "x" * 4, cleared=True),
+        ContextMessage("compactionSummary", entry(Kind.COMPACTION), ("So far.",)),
+    ],
+    ids=["pruned before", "summary"],
+)
+def test_pruning_stops_where_it_stopped_before(stop: ContextMessage) -> None:
+    """formats.md 4.6: at the newest summary or at results already pruned."""
+    newer = results(30_000, 40_000)
+    assert prune([*results(90_000), stop, *newer, *NEWEST]) == ([4], 30_000)
+
+
+_ids = st.integers(0, 9).map(lambda n: f"c{n}")
+_speech = st.one_of(
+    st.builds(said, st.sampled_from(["user", "assistant"]), st.just("x")),
+    st.builds(calls, _ids, tool=st.sampled_from(["bash", "skill"])),
+    st.builds(
+        gave,
+        _ids,
+        st.integers(0, 9).map(lambda n: "x" * n * 12_000),
+        failed=st.booleans(),
+        cleared=st.sampled_from([False, False, False, True]),
+    ),
+)
+
+
+@settings(max_examples=120)
+@given(st.lists(_speech, max_size=40))
+def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
+    """S3.22: only results before the last two turns and over 40,000 tokens back, or nothing."""
+    places, saved = prune(talk)
+    turns = [at for at, one in enumerate(talk) if one.role == "user"]
+    texts = {at: one.result.text for at in places if (one := talk[at]).result is not None}
+    assert places[::-1] == sorted(texts)
+    assert all(at < turns[-2] and talk[at].role == "toolResult" for at in places)
+    assert saved == sum((len(text) + 2) // 4 for text in texts.values())
+    assert saved > PRUNE_MINIMUM or (places, saved) == ([], 0)
+    if places:
+        newer = [entry.result.text for entry in talk[places[0] :] if entry.result is not None]
+        assert sum((len(text) + 2) // 4 for text in newer) > PRUNE_PROTECT
+    assert len(pruned(talk)) == len(talk)
