@@ -33,11 +33,7 @@ def test_a_turn_ends_with_its_event() -> None:
     """S0.1: an answer between tool calls leaves it open; the next prompt opens it again."""
     first = turn("t1", user("q"), answer("wait"), call(), output("ok"), answer("done"))
     second = event("task_started", turn_id="t2"), user("more"), answer("I will")
-    assert turns(meta(), first, *second) == [
-        *[Turn.OPEN] * 8,
-        *[Turn.ENDED] * 2,
-        *[Turn.OPEN] * 2,
-    ]
+    assert turns(meta(), first, *second) == [*[Turn.OPEN] * 8, *[Turn.ENDED] * 2, *[Turn.OPEN] * 2]
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,7 @@ from typing import Any
 import pytest
 
 from indexerd.daemon.open_session import make_branch
-from indexerd.errors import (
-    SessionEmptyError,
-    SessionUnreadableError,
-)
+from indexerd.errors import SessionEmptyError, SessionUnreadableError
 from indexerd.protocol.params import Branch
 from indexerd.sessions import tree_answers
 from indexerd.sources.session_reader import OpenSession
@@ -46,9 +43,7 @@ def test_an_entry_without_its_line_keeps_its_place() -> None:
     assert context["warnings"] == warnings
 
 
-def test_texts_of_a_path_are_cut_only_beyond_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_texts_of_a_path_are_cut_only_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """If an answer would be too large, it says how much of each text is left."""
     data = session(*TALK)
     whole = view("path", opened(data), {})

@@ -97,6 +97,28 @@ def test_accepted_answers(reply: str) -> None:
     assert verdict(reply) == Metadata(**GOOD)
 
 
+TAGS = [f"t{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("field", "most", "beyond", "why"),
+    [
+        ("name", "n" * 120, "n" * 121, "at most 120"),
+        ("description", "d" * 1200, "d" * 1201, "at most 1200"),
+        ("summary", "s" * 8000, "s" * 8001, "at most 8000"),
+        ("tags", ["t" * 80, "a", "b"], ["t" * 81, "a", "b"], "tags.0: "),
+        ("tags", TAGS, [*TAGS, "more"], "at most 12"),
+        ("tags", TAGS[:3], TAGS[:2], "at least 3"),
+    ],
+)
+def test_the_limits_of_an_answer(field: str, most: Any, beyond: Any, why: str) -> None:
+    """S0.19: a value at its limit is accepted, one beyond it is not."""
+    assert getattr(verdict(altered(**{field: most})), field) == most
+    said = verdict(altered(**{field: beyond}))
+    assert isinstance(said, Rejected)
+    assert why in said.error
+
+
 @pytest.mark.parametrize(
     ("reply", "why"),
     [

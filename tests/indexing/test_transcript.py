@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from indexerd.entries import Kind, code
 from indexerd.indexing.indexer import border
-from indexerd.indexing.transcript import (
-    MARKER,
-    Caps,
-    Section,
-    Transcript,
-    assemble,
-    truncate_tail,
-)
+from indexerd.indexing.transcript import MARKER, Caps, Section, Transcript, assemble, truncate_tail
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
 from indexerd.sessions.state import SessionState

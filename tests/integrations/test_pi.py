@@ -435,10 +435,7 @@ ITEM = {
 
 @pytest.mark.parametrize(
     ("texts", "prefix", "line"),
-    [
-        (("see @@", ""), "", "see @@abc "),
-        (('(@@"two words', '" now'), "two words", "(@@abc now"),
-    ],
+    [(("see @@", ""), "", "see @@abc "), (('(@@"two words', '" now'), "two words", "(@@abc now")],
 )
 def test_sessions_complete_after_two_ats(
     pi: Pi, socket: Path, texts: tuple[str, str], prefix: str, line: str

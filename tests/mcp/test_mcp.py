@@ -156,11 +156,7 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
 
 def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
     daemon.rows = [row(f"{ID}-{n}") for n in range(60)]
-    daemon.answers["tree"] = {
-        "sessionId": ID,
-        "leafId": "e1",
-        "nodes": nodes(5000, "x" * 150),
-    }
+    daemon.answers["tree"] = {"sessionId": ID, "leafId": "e1", "nodes": nodes(5000, "x" * 150)}
     with daemon.running():
         tree = call(desk(daemon), "get_tree", session=ID, limit=200, offset=10)
         listed = call(desk(daemon), "list_sessions", limit=50)

@@ -109,7 +109,7 @@ def test_steps_and_flags_of_a_write(directory_with_meta: Path) -> None:
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
-    """S0.41: two processes of five threads raise one file's generation 100 times.
+    """S0.41, S3.26: two processes of five threads raise one file's generation 100 times.
 
     A concurrent reader always finds whole JSON, and no generation is lost.
     """

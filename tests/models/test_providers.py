@@ -9,17 +9,7 @@ from indexerd.errors import DeadlineError, ModelError
 from indexerd.models.base import Reply, TokenCounts
 from indexerd.models.openai import OpenAICompat
 from indexerd.settings import ModelLimits
-from tests.fakes.gemini_calls import (
-    KEY,
-    MODEL,
-    PROMPT,
-    USED,
-    USER,
-    ask,
-    kinds,
-    names,
-    outcomes,
-)
+from tests.fakes.gemini_calls import KEY, MODEL, PROMPT, USED, USER, ask, kinds, names, outcomes
 from tests.fakes.gemini_server import CANARY, METADATA_TEXT, GeminiServer, reply
 from tests.fakes.openai_server import OpenAIServer
 

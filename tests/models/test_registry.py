@@ -17,9 +17,7 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.models.attempts import (
-    first_usable,
-)
+from indexerd.models.attempts import first_usable
 from indexerd.models.base import Model
 from indexerd.models.registry import Models, find_key
 from indexerd.settings import Provider, Settings

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents.json_lines import INJECTED_END, own_words
-from indexerd.references.inject import (
-    GUIDE,
-    TRUNCATED,
-    block,
-    section,
-)
+from indexerd.references.inject import GUIDE, TRUNCATED, block, section
 from indexerd.references.parse import find
 
 ID = "0199c3f2-7a10-7bbb-8000-0123456789ab"

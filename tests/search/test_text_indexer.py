@@ -136,7 +136,7 @@ STEPS = st.lists(
     max_size=40,
 )
 REDONE = [("add", -1, "assistant")] * 4 + [
-    *[("move", 2, ""), ("read", 5, ""), ("move", 4, ""), ("read", 5, "")],
+    *[("move", 2, ""), ("read", 5, ""), ("move", 4, ""), ("read", 5, "")]
 ]
 
 

@@ -24,15 +24,11 @@ contexts = st.lists(st.tuples(st.sampled_from(ROLES), texts), max_size=12).map(
     lambda spoken: conversation(*spoken)
 )
 prunes = st.fixed_dictionaries(
-    {"rule": st.just("prune")},
-    optional={"protectTokens": st.integers(0, 200)},
+    {"rule": st.just("prune")}, optional={"protectTokens": st.integers(0, 200)}
 )
 truncates = st.fixed_dictionaries(
     {"rule": st.just("truncate"), "chars": st.integers(100, 250)},
-    optional={
-        "keep": st.sampled_from(["head", "tail"]),
-        "roles": st.just(["toolResult", "user"]),
-    },
+    optional={"keep": st.sampled_from(["head", "tail"]), "roles": st.just(["toolResult", "user"])},
 )
 summaries = st.just({"rule": "summary", "text": "It was done."})
 any_rules = st.lists(prunes | truncates | summaries, max_size=4)

@@ -141,7 +141,7 @@ def test_a_log_without_its_index_is_refused_not_ignored(tmp_path: Path) -> None:
 
 
 def test_readers_never_block_the_owner(tmp_path: Path) -> None:
-    """S3.9: no commit or checkpoint of the owner fails, and no reader sees half a commit."""
+    """S3.9, S3.26: no commit or checkpoint of the owner fails, and no reader sees half a commit."""
     path = tmp_path / "x.db"
     asked = "SELECT DISTINCT a FROM pair UNION ALL SELECT -count(*) FROM pair"
     with owned(path, rows=0) as owner:

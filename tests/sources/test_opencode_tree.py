@@ -139,8 +139,7 @@ def test_each_change_changes_only_that_sessions_signature(storage: Storage, chan
 
 
 @pytest.mark.parametrize(
-    ("place", "left"),
-    [("message/ses_a/msg_2", 2), ("part/msg_1/prt_msg_1", 3)],
+    ("place", "left"), [("message/ses_a/msg_2", 2), ("part/msg_1/prt_msg_1", 3)]
 )
 @pytest.mark.parametrize("half", ["", '{"id": "msg', "[]"])
 def test_a_half_written_record_is_read_later(

@@ -233,9 +233,7 @@ def test_a_sub_agents_first_prompt_is_its_name(bare_world: World) -> None:
     ]
 
 
-def test_a_task_sent_as_an_agent_message_is_a_prompt(
-    bare_world: World,
-) -> None:
+def test_a_task_sent_as_an_agent_message_is_a_prompt(bare_world: World) -> None:
     """S3.18: newer parents use another role, and may encrypt the task but not its name."""
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": id_at(0, 1), "depth": 1}}}
     helpers = []

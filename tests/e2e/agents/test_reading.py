@@ -1,11 +1,8 @@
 """How the daemon finds and reads the files of each agent."""
 
 import json
-import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -240,45 +237,6 @@ def test_a_truncated_replaced_or_moved_file_is_read_again(world: World) -> None:
     texts = [text for _, text in messages_of(world, session.id)]
     assert len(texts) == 6
     assert "widget" in texts[0]
-
-
-def test_readers_see_a_whole_file_and_writers_never_wait(world: World) -> None:
-    """Readers see the old or the new sidecar, and agents write their database freely (S3.26)."""
-    session = world.session(turns=1)
-    wait(world, session.id, userMessageCount=1)
-    hints = [f"{number} " + "x" * 900 for number in range(40)]
-    world.call("update", ref=session.id, envHint=hints[0])
-    path = world.metas / f"{session.id}.user.json"
-    over = []
-
-    def read() -> set[str]:
-        seen = set()
-        while not over:
-            seen.add(json.loads(path.read_bytes())["envHint"])
-        return seen
-
-    with ThreadPoolExecutor(3) as pool:
-        readers = [pool.submit(read) for _ in range(3)]
-        try:
-            for hint in hints[1:]:
-                world.call("update", ref=session.id, envHint=hint)
-        finally:
-            over.append(True)
-        seen = set().union(*(reader.result(20) for reader in readers))
-    assert seen <= {*hints}
-    assert not [path for path in world.metas.iterdir() if "tmp" in path.name]
-    rows = Rows(world.root / "data/opencode/opencode.db", schema="")
-    rows.session("ses_busy", directory="/w")
-    with sqlite3.connect(rows.path, timeout=0) as db:  # fails if the daemon holds a lock
-        for number in range(60):
-            said = json.dumps({"role": "user", "time": {"created": 1}})
-            at = (f"msg_b{number}", "ses_busy", number, number, said)
-            db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", at)
-            db.commit()
-            world.call("list", limit=500)
-    db.close()
-    wait(world, "ses_busy", agent="opencode")
-    assert os.access(rows.path, os.W_OK)
 
 
 def test_missing_knowledge_notes_are_documented(world: World) -> None:

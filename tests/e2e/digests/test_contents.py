@@ -223,20 +223,6 @@ def test_planted_facts_are_recalled_after_ten_rounds_of_folding(desk: Desk) -> N
         assert ("<previous-summary>" in rest) == (number > 0)
 
 
-def test_reindexing_sends_the_last_summary_and_new_messages(desk: Desk) -> None:
-    """Only new messages are sent, yet summaries keep early decisions (S3.15)."""
-    session = desk.world.session()
-    for number in range(3):
-        session.turn(f"Mind FACT {number} of {session.id}.")
-        session.talk(3)
-        desk.world.seen(session)
-        desk.world.call("index", ref=session.id, force=True, wait=True)
-        summary = (desk.world.meta(session.id) or {})["summary"]
-        assert set(re.findall(r"FACT \d", summary)) == {f"FACT {n}" for n in range(number + 1)}
-    sent = [words(request) for request in desk.requests(session.id)]
-    assert [re.findall(r"Mind FACT (\d)", prompt) for prompt in sent] == [["0"], ["1"], ["2"]]
-
-
 def test_a_hook_extends_or_replaces_the_prompt(desk: Desk) -> None:
     """A hook adds context or replaces the prompt; if it fails the default is sent (S2.9, S3.29)."""
     prompts = {}

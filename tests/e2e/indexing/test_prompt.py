@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-import pytest
-
 from tests.e2e.world import Session, World
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
@@ -93,20 +91,6 @@ def test_the_line_limit_truncates_short_lines(running: World) -> None:
     kept = cut.removesuffix(f"\n\n{MARKER}")
     assert kept != cut
     assert kept.splitlines() == ["", "Assistant: 0", *(str(n) for n in range(1, MAX_LINES - 1))]
-
-
-@pytest.mark.parametrize("char", ["é", "機", "\U0001f600"])
-def test_an_overlong_last_line_keeps_its_end(running: World, char: str) -> None:
-    """Its front is cut between two characters, and no earlier line is kept (S0.15)."""
-    session = running.session()
-    session.turn("Earlier.", "Also earlier.")
-    session.turn("Earlier, too.", "a" + char * 40_000 + " the end")
-    text = sent(running, session)[0]
-    kept = text.removesuffix(f"\n\n{MARKER}")
-    assert kept != text
-    assert kept.strip(char) == " the end"
-    assert kept.startswith(char)
-    assert MAX_BYTES - 4 < len(kept.encode()) <= MAX_BYTES
 
 
 def test_the_prompt_explains_tags(running: World) -> None:

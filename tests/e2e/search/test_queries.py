@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import AmbiguousError, UsageError
+from indexerd.errors import UsageError
 from tests.e2e.references.expanding import add
 from tests.e2e.world import World, until
 
@@ -32,14 +32,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def hits(world: World, query: str) -> set[tuple[Any, str]]:
     found = world.call("search", query=query)["hits"]
     return {(PLACES.get(hit["sessionId"], hit["name"]), hit["field"]) for hit in found}
-
-
-def test_words_match_anywhere_and_phrases_exactly(running: World) -> None:
-    """Words match in any order and with any accents; quoted phrases match exactly (S1.44)."""
-    assert {place for place, _ in hits(running, "pear red")} == {0, 1}
-    assert {place for place, _ in hits(running, '"red pear"')} == {0}
-    assert hits(running, "cafe tok") == {(1, "message")}
-    assert hits(running, '"pear red"') == set()
 
 
 def test_misspelled_words_are_found(running: World) -> None:
@@ -118,15 +110,6 @@ def test_a_bad_pattern_is_an_error(running: World, query: str) -> None:
         running.call("search", query=query)
     assert running.run("search", query, code=2) == ""
     assert "re: " in running.stderr
-
-
-def test_a_unique_prefix_of_an_id_resolves(running: World) -> None:
-    """A prefix of several ids is an error with candidates (S1.44)."""
-    found = running.call("resolve", ref=IDS[0][:11])
-    assert (found["sessionId"], found["how"]) == (IDS[0], "prefix")
-    with pytest.raises(AmbiguousError) as caught:
-        running.call("resolve", ref=IDS[0][:8])
-    assert {candidate["sessionId"] for candidate in caught.value.candidates} == set(IDS)
 
 
 def test_a_patterns_limit_counts_sessions(world: World) -> None:

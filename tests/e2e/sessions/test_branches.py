@@ -25,19 +25,6 @@ def tips(world: World, session: Session) -> dict[str, dict[str, Any]]:
     return {tip["leafId"]: tip for tip in world.call("branches", ref=session.id)["tips"]}
 
 
-def test_abandoned_branches_are_listed(running: World) -> None:
-    """Each has its leaf, branch point and number of entries, also nested ones (S1.14)."""
-    session, fork, redis = session_with_branch(running)
-    inner = session.turn("Take files.", "Which?")
-    first = session.turn("One.", "No.")
-    session.last = inner
-    second = session.turn("Two.", "Yes.")
-    found = tips(running, session)
-    shown = [(leaf, tip["branchPointId"], tip["entries"]) for leaf, tip in found.items()]
-    assert shown == [(redis, fork, 4), (first, inner, 6), (second, inner, 6)]
-    assert [tip["active"] for tip in found.values()] == [False, False, True]
-
-
 @pytest.mark.parametrize("named", ["leaf", "fork", "root"])
 def test_a_branch_summary_is_attached_by_its_parent(running: World, named: str) -> None:
     """`fromId` can be the old leaf, the target or "root"; only the parent counts (S1.15)."""

@@ -66,10 +66,7 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "Can you read docs/api.md and then add tests for the paging endpoints?",
             "Add tests for the paging endpoints",
         ),
-        (
-            "please execute this plan docs/plans/upload-retry-plan.md.",
-            "Upload retry plan",
-        ),
+        ("please execute this plan docs/plans/upload-retry-plan.md.", "Upload retry plan"),
         (
             "Replace the hand-written date parsing in the report module with the standard function",
             "Replace the hand-written date parsing in the report module",
