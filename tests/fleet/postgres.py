@@ -8,7 +8,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
+from tests.e2e.web.view import free_port
 
 SETTINGS = """
 listen_addresses = '127.0.0.1'
@@ -32,12 +33,6 @@ def programs() -> Path | None:
     named = shutil.which("initdb")
     first = next(iter(found), Path(named) if named else None)
     return first.parent if first else None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Postgres:

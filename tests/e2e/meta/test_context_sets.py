@@ -1,9 +1,12 @@
 """Relevant-context sets: limits, answers, telemetry, events, restarts and forks."""
 
 import json
+import os
+import shutil
 import socket
 import subprocess
 import sys
+import time
 from contextlib import closing
 from typing import Any
 
@@ -174,8 +177,8 @@ def test_a_footer_has_five_files_and_the_applet(running: World, session: str) ->
     assert (found["text"], running.run("footer", session)) == (line, f"{line}\n")
 
 
-def test_sets_survive_indexing_restarts_and_compaction(world: World) -> None:
-    """S4.1, S4.18, S4.28: the sets stay, and each resume gets one block."""
+def test_sets_survive_indexing_compaction_weeks_and_lost_state(world: World) -> None:
+    """S4.1, S4.18, S4.28: the sets stay, and each resume gets the same block, once."""
     sets = {"files": ["a.py", "/nowhere/b.md"], "endpoints": ["http://localhost:1/x"]}
     with world.daemon():
         session = world.session(turns=1, cwd=str(world.root))
@@ -189,9 +192,16 @@ def test_sets_survive_indexing_restarts_and_compaction(world: World) -> None:
         again = {"session": "Ticket 5", "resumeId": "r2"}
         assert world.call("resume_context", **again)["text"] == text
         assert world.call("resume_context", **again)["text"] is None
-        assert (
-            stored_sets(world, session.id) == world.call("get", ref=session.id)["context"] == sets
-        )
+        assert world.call("get", ref=session.id)["context"] == sets
+    then, stored = time.time() - 45 * 86_400, sidecar(world, session.id)
+    for path in (session.path, world.metas / f"{session.id}.user.json"):
+        os.utime(path, (then, then))
+    shutil.rmtree(world.state)
+    with world.daemon():
+        world.seen(session)
+        assert stored_sets(world, session.id) == sets
+        late = world.call("resume_context", session=session.id, resumeId="r3")
+    assert (late["text"], sidecar(world, session.id)) == (text, stored)
 
 
 def test_a_fork_starts_without_sets(world: World) -> None:

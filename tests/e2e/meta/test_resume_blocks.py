@@ -5,13 +5,9 @@ is installed. The rig's tests use the real agents.
 """
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,26 +111,3 @@ def test_every_integration_sends_the_same_bytes(
         world.call("update", ref=session, **change)
         text = f"{HEAD}Session directory: {world.root}\n{rest}---\n\n"
         assert block_by(world, session, f"{session}-{number}") == text
-
-
-def test_sets_survive_weeks_and_lost_state(tmp_path: Path) -> None:
-    """S4.28: the block is the same after 45 days and without the daemon's own state."""
-    world = World(tmp_path)
-    world.install_pi()
-    with world.daemon():
-        session = new_session(world)
-        world.call("update", ref=session.id, envHint=HINT, context=SETS)
-        block = world.call("resume_context", session=session.id, resumeId="r1")["text"]
-    then = time.time() - 45 * 86400
-    sidecar = world.metas / f"{session.id}.user.json"
-    for path in (session.path, sidecar):
-        os.utime(path, (then, then))
-    stored = sidecar.read_bytes()
-    shutil.rmtree(world.state)
-    with world.daemon():
-        world.seen(session)
-        assert world.call("get_relevant_context", session=session.id)["context"] == SETS
-        assert world.call("resume_context", session=session.id, resumeId="r2")["text"] == block
-    shown = SHOWN.replace("- a.py\n(1", "(2")
-    assert block.endswith(f"Environment hint: {HINT}\n\n{shown}\n---\n\n")
-    assert sidecar.read_bytes() == stored
