@@ -14,7 +14,6 @@ import pytest
 
 from tests.browser.exported import FORKED, page_of
 from tests.browser.served import Served
-from tests.browser.session_page import unfold
 from tests.browser.tabs import NARROW, Tabs, findings
 from tests.e2e.world import until
 from tests.sessions.tree_sessions import entry, line, said
@@ -128,22 +127,6 @@ def test_times_are_local_and_bars_are_visible(tabs: Tabs, tmp_path: Path) -> Non
     bars = page.locator(".row.active .bar")
     assert bars.count() > 0
     assert bars.first.evaluate(colour) != page.locator("body").evaluate(colour)
-
-
-def test_a_family_is_current(home: Served, tabs: Tabs) -> None:
-    """A renamed relative has its new name; a missing parent is named."""
-    origin = home.put(name="The origin")
-    fork = home.put(parent=str(origin.path), name="The fork")
-    page = home.open(tabs, f"/s/{fork.id}")
-    family = unfold(page).locator("#family")
-    expect(family.get_by_role("link")).to_have_count(2)
-    expect(page.locator("#about .facts")).to_contain_text(origin.id)
-    home.world.call("update", ref=origin.id, title="The spring")
-    expect(family).to_contain_text("The spring")
-    orphan = home.put(parent=str(origin.path.with_name("2026-01-01T00-00-00-000Z_gone.jsonl")))
-    page = home.open(tabs, f"/s/{orphan.id}")
-    expect(unfold(page).locator("#family")).to_contain_text("session is unknown: ")
-    assert findings(page) == []
 
 
 def test_an_old_open_turn_is_unfinished(home: Served, tabs: Tabs) -> None:

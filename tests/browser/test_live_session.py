@@ -169,7 +169,7 @@ def test_a_request_for_indexing_shows_its_state(home: Served, tabs: Tabs) -> Non
 
 
 def test_family(home: Served, tabs: Tabs) -> None:
-    """A fork is listed below its origin, as links."""
+    """A fork is listed below its origin, as links with current names; a missing parent is named."""
     origin = home.put(name="The origin")
     fork = home.put(parent=str(origin.path), name="The fork")
     page = opened(home, tabs, origin)
@@ -186,6 +186,12 @@ def test_family(home: Served, tabs: Tabs) -> None:
     expect(unfold(page).locator("#family [aria-current=page]")).to_contain_text("The fork")
     page.locator("#kin").get_by_role("link", name="The origin").click()
     expect(page.locator("#kin")).to_have_text("children: The fork")
+    home.world.call("update", ref=fork.id, title="The spring")
+    expect(unfold(page).locator("#family")).to_contain_text("The spring")
+    orphan = home.put(parent=str(origin.path.with_name("2026-01-01T00-00-00-000Z_gone.jsonl")))
+    page = opened(home, tabs, orphan)
+    expect(unfold(page).locator("#family")).to_contain_text("session is unknown: ")
+    assert findings(page) == []
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])

@@ -11,35 +11,12 @@ from tests.cli.home import SECRET, Home, ids, nowhere
 from tests.e2e.world import World, until
 from tests.store.rows import fill, row, texts
 
-SAME: dict[str, tuple[list[str], str, dict[str, Any]]] = {
-    "list": (["list", "--all"], "list", {}),
-    "list, filtered": (
-        ["list", "--cwd", "/w", "--agent", "pi", "--limit", "2", "--archived"],
-        "list",
-        {"cwd": "/w", "agent": "pi", "limit": 2, "archived": True},
-    ),
-    "show": (["show", "forecast"], "get", {"ref": "forecast"}),
-    "resolve": (["resolve", "forecast"], "resolve", {"ref": "forecast"}),
-    "complete": (["complete", "d"], "complete", {"prefix": "d"}),
-    "search": (["search", "expiry", "--limit", "3"], "search", {"query": "expiry", "limit": 3}),
-    "index": (["index", "c0ffee02"], "index", {"ref": "c0ffee02"}),
-    "a dry run": (["index", "--all", "--dry-run"], "index", {"all": True, "dryRun": True}),
-    "as sent": (["show", "c0ffee01", "--as-sent"], "as_sent", {"ref": "c0ffee01"}),
-}
-
 
 def even(found: Any) -> Any:
     """Leave out nonces, and scores: they change when the index merges its parts."""
     text = re.sub(r"\[(begin|end) [0-9a-f]+\]", "[]", json.dumps(found))
     text = re.sub(r'"score": [0-9.]+', '"score": 0', text)
     return json.loads(text)
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_json_is_the_sockets_result(home: Home, name: str) -> None:
-    argv, method, params = SAME[name]
-    until(lambda: not home.world.call("status")["textPending"], "all texts to be found")
-    assert even(home.world.call(method, **params)) == even(home.json(*argv))
 
 
 def test_json_may_be_asked_for_anywhere(home: Home) -> None:

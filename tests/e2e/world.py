@@ -208,6 +208,12 @@ class World:
         text = done.stdout.decode()
         return json.loads(text) if "--json" in argv else text
 
+    def read_once(self, *options: str) -> dict[str, dict[str, Any]]:
+        """Have all sessions read once, and return the rows that `list` then shows, by id."""
+        self.run("run", "--once", "--json")
+        found = self.run("list", "--all", "--json", *options)["sessions"]
+        return {row["sessionId"]: row for row in found}
+
     @contextmanager
     def daemon(
         self, *argv: str, ready: bool = True, under: Sequence[str] = ()

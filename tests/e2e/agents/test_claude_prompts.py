@@ -24,8 +24,7 @@ def planned(session: ClaudeSession, transcript: object, plan: str = PLAN, **fiel
 
 
 def rows(world: World, sessions: Iterable[ClaudeSession]) -> list[dict[str, Any]]:
-    world.run("run", "--once", "--json")
-    listed = {row["sessionId"]: row for row in world.run("list", "--all", "--json")["sessions"]}
+    listed = world.read_once()
     return [listed[session.id] for session in sessions]
 
 

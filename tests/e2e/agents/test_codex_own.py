@@ -124,9 +124,7 @@ def _migrated(line: Line) -> Line:
 
 
 def rows(world: World, *rollouts: Rollout) -> list[dict[str, Any]]:
-    world.run("run", "--once", "--json")
-    listed = world.run("list", "--all", "--subagents", "--json")["sessions"]
-    known = {row["sessionId"]: row for row in listed}
+    known = world.read_once("--subagents")
     return [known[rollout.id] for rollout in rollouts]
 
 
@@ -201,9 +199,7 @@ def test_copied_history_is_not_counted(bare_world: World, form: str) -> None:
 def test_a_fork_that_refers_to_its_history_counts_none_of_it(bare_world: World) -> None:
     """S1.16: in the newest format the parent called a tool, and the fork called none."""
     shutil.copytree(REAL / "codex", bare_world.root / "home/.codex")
-    bare_world.run("run", "--once", "--json")
-    listed = bare_world.run("list", "--all", "--json")["sessions"]
-    known = {row["sessionId"]: row for row in listed}
+    known = bare_world.read_once()
     fork = known["01a1fff2-61ad-76d1-aa4d-a008bff173c5"]
     parent = known[fork["parentSessionId"]]
     assert list(parent["toolsUsed"].values()) == [1]

@@ -29,34 +29,26 @@ def test_each_due_turn_causes_one_call(world: World, mode: str) -> None:
     assert len(world.calls()) == 2
 
 
-def test_no_run_starts_in_a_tool_loop(world: World) -> None:
-    """S0.1: nothing is indexed while the agent waits for a tool; the end of the turn is indexed."""
+def test_a_tool_loop_or_an_error_starts_no_run_before_its_turn_has_ended(world: World) -> None:
+    """S0.1, S0.2: one run for a turn with tools, and one for an error and its retry."""
     world.scripted()
     with world.daemon():
-        session = world.session(turns=4)
-        session.say("user", f"Do it. Session: {session.id}")
+        looping, failing = world.session(turns=4), world.session(turns=4)
+        failing.turn(answer="", stop="error")
+        world.seen(failing)
+        failing.answer("Now it worked.")
+        looping.say("user", f"Do it. Session: {looping.id}")
         for _ in range(5):
-            session.say("assistant", "Looking.", stopReason="toolUse")
-            session.say("toolResult", "result")
-        wait(world, session.id, userMessageCount=5, state="active")
+            looping.say("assistant", "Looking.", stopReason="toolUse")
+            looping.say("toolResult", "result")
+        assert world.wait_meta(failing.id)["lastIndexedLeafId"] == failing.last
+        world.seen(looping)
+        wait(world, looping.id, state="active")
         until(lambda: world.call("status")["queued"] == 0, "an empty queue")
-        assert world.calls() == []
-        session.answer()
-        world.wait_meta(session.id)
-    assert len(world.calls()) == 1
-
-
-def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
-    """S0.2: an error and a retry within the quiet time cause one run."""
-    world.scripted()
-    with world.daemon():
-        session = world.session(turns=4)
-        session.turn(answer="", stop="error")
-        until(lambda: world.call("list")["sessions"], "the session")
-        session.answer("Now it worked.")
-        meta = world.wait_meta(session.id)
-        assert session.last == meta["lastIndexedLeafId"]
-    assert len(world.calls()) == 1
+        assert [call["session"] for call in world.calls()] == [failing.id]
+        looping.answer()
+        world.wait_meta(looping.id)
+    assert [call["session"] for call in world.calls()] == [failing.id, looping.id]
 
 
 def test_messages_during_a_call_wait_for_the_next_run(world: World) -> None:
