@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from indexerd import __version__
+from tests.e2e.forked import ran
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -43,15 +44,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(installed: Path, *argv: str, code: int = 0) -> str:
     env = {"PATH": "", "HOME": str(installed / "home"), "PYTHONPATH": str(installed)}
-    done = subprocess.run(
-        [sys.executable, "-P", *argv],
-        env=env,
-        cwd=installed,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = ran([sys.executable, "-P", *argv], env=env, cwd=installed)
     assert done.returncode == code, done.stderr
     return done.stdout
 

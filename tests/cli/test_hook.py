@@ -3,7 +3,6 @@
 import json
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.home import INDEXERD, Home
-from tests.e2e.world import until
+from tests.e2e.forked import ran
+from tests.e2e.world import ROOT, until
 from tests.fakes.daemon import Acting, Raw, acting
 
 ANSWERS: dict[str, Any] = {
@@ -45,18 +45,12 @@ def fake(tmp_path: Path) -> Iterator[Acting]:
         yield made
 
 
-def run(socket_path: Path | str, said: bytes | dict[str, Any], *words: str) -> str:
-    done = subprocess.run(
-        [*INDEXERD, "hook", *(words or ["claude"])],
-        input=said if isinstance(said, bytes) else json.dumps(said).encode(),
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "INDEXERD_SOCKET": str(socket_path)},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout.decode()
+def run(socket_path: Path | str, said: str | dict[str, Any], *words: str) -> str:
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "INDEXERD_SOCKET": str(socket_path)}
+    told = said if isinstance(said, str) else json.dumps(said)
+    done = ran([*INDEXERD, "hook", *(words or ["claude"])], told, env=env, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def prompt(text: str, **more: str) -> dict[str, Any]:
@@ -135,31 +129,22 @@ def test_a_closed_stdout_is_no_error(fake: Acting, tmp_path: Path, end: str) -> 
     if "full" in end and not Path("/dev/full").exists():
         pytest.skip("no such device here")
     hook = shlex.join([*INDEXERD, "hook", "claude"])
-    done = subprocess.run(
-        ["sh", "-c", f"{{ {hook}; echo $? >code; }} {end}"],
-        input=json.dumps(prompt("as in @@cache")).encode(),
-        env={
-            "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "INDEXERD_SOCKET": str(fake.server_address),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    assert ((tmp_path / "code").read_text(), done.stderr) == ("0\n", b"")
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    env["INDEXERD_SOCKET"] = str(fake.server_address)
+    told, line = json.dumps(prompt("as in @@cache")), f"{{ {hook}; echo $? >code; }} {end}"
+    done = ran(["sh", "-c", line], told, env=env, cwd=tmp_path)
+    assert ((tmp_path / "code").read_text(), done.stderr) == ("0\n", "")
 
 
 BAD_INPUT = {
-    "nothing": b"",
-    "no JSON": b"{@@",
-    "an unknown event": b'{"hook_event_name": "Stop", "prompt": "@@x"}',
-    "no prompt": b'{"hook_event_name": "UserPromptSubmit", "x": "@@"}',
-    "a prompt that is no text": b'{"hook_event_name": "UserPromptSubmit", "prompt": ["@@x"]}',
-    "no session": b'{"hook_event_name": "SessionStart", "source": "resume"}',
-    "far too much": b'{"hook_event_name": "Stop", "prompt": "@@' + b"x" * 5_000_000,
-    "nested deeply": b'{"@@": ' + b"[" * 200_000,
+    "nothing": "",
+    "no JSON": "{@@",
+    "an unknown event": '{"hook_event_name": "Stop", "prompt": "@@x"}',
+    "no prompt": '{"hook_event_name": "UserPromptSubmit", "x": "@@"}',
+    "a prompt that is no text": '{"hook_event_name": "UserPromptSubmit", "prompt": ["@@x"]}',
+    "no session": '{"hook_event_name": "SessionStart", "source": "resume"}',
+    "far too much": '{"hook_event_name": "Stop", "prompt": "@@' + "x" * 5_000_000,
+    "nested deeply": '{"@@": ' + "[" * 200_000,
 }
 
 
@@ -200,11 +185,10 @@ def test_without_a_daemon_nothing_is_printed(tmp_path: Path) -> None:
 
 def test_lone_surrogates_do_not_reach_the_agent(fake: Acting) -> None:
     fake.answers["expand"] = {"references": [], "messages": [{"content": "half \ud83d"}]}
-    said = run(fake.server_address, json.dumps(prompt("@@cache \udc00")).encode())
+    said = run(fake.server_address, prompt("@@cache \udc00"))
     assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"
 
 
-ROOT = Path(__file__).parents[2]
 OURS = {
     "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.backend", "indexerd.cli.hook",
     "indexerd.client", "indexerd.errors",
@@ -229,15 +213,7 @@ ASKED = {
 
 def imports(home: Home, *argv: str) -> set[str]:
     def told(*words: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", *words],
-            env=home.world.env,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = ran([sys.executable, "-X", "importtime", *words], env=home.world.env)
         lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
         return {line.rpartition("|")[2].strip() for line in lines[1:]}
 
@@ -276,10 +252,8 @@ def test_a_removed_directory_does_not_stop_a_prompt(home: Home) -> None:
         gone = home.world.root / "removed"
         gone.mkdir()
         line = f'"$0" -m indexerd {options} expand --inline "as in @@zebra" --cwd below'
-        done = subprocess.run(
-            ["/bin/sh", "-c", f"rmdir ../removed; exec {line}", INDEXERD[0]],
-            env=home.world.env, cwd=gone, capture_output=True, text=True, timeout=30, check=False,
-        )  # fmt: skip
+        command = ["/bin/sh", "-c", f"rmdir ../removed; exec {line}", INDEXERD[0]]
+        done = ran(command, env=home.world.env, cwd=gone)
         assert (done.returncode, done.stdout) == (0, "as in @@zebra\n"), done.stderr
 
 
@@ -293,14 +267,8 @@ def test_a_hanging_daemon_does_not_stop_a_prompt(tmp_path: Path) -> None:
             "sys.exit(hook.attempt(sys.argv[1:]))"
         )
         for prompt in ("use @@this", "use @@this: why?"):
-            done = subprocess.run(
-                [sys.executable, "-c", program, "expand", "--inline", prompt],
-                env={"HOME": str(tmp_path), "INDEXERD_SOCKET": str(tmp_path / "s")},
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=30,
-                check=True,
-            )
-            assert done.stdout == f"{prompt}\n"
+            env = {"HOME": str(tmp_path), "INDEXERD_SOCKET": str(tmp_path / "s")}
+            words = [sys.executable, "-c", program, "expand", "--inline", prompt]
+            done = ran(words, env=env, cwd=ROOT)
+            assert (done.returncode, done.stdout) == (0, f"{prompt}\n")
             assert "did not answer in time" in done.stderr

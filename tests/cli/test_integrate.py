@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from importlib.resources import files
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from indexerd.cli import main, serve
+from tests.e2e.forked import ran
 
 SETTINGS = """{
     "permissions": {"allow": ["Bash"]},
@@ -115,15 +115,9 @@ def test_the_hooks_of_claude(machine: Machine) -> None:
     assert hook["command"].endswith("hook claude || true")
     (resumed,) = held["hooks"]["SessionStart"]
     assert resumed["matcher"] == "resume"
-    done = subprocess.run(
-        ["sh", "-c", hook["command"]],
-        input='{"hook_event_name": "UserPromptSubmit", "prompt": "@@x"}',
-        env=machine.env | {"INDEXERD_SOCKET": "/nonexistent", "PYTHONPATH": os.getcwd()},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    env = machine.env | {"INDEXERD_SOCKET": "/nonexistent", "PYTHONPATH": os.getcwd()}
+    event = '{"hook_event_name": "UserPromptSubmit", "prompt": "@@x"}'
+    done = ran(["sh", "-c", hook["command"]], event, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     server = json.loads(machine.state.read_text())["mcpServers"]["indexerd"]
     assert (server["type"], server["args"][-1], server["env"]) == ("stdio", "mcp", {})

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
+from tests.e2e.forked import ran
 from tests.e2e.world import World, append, iso
 from tests.fakes.daemon import acting, slow
 
@@ -108,14 +109,8 @@ def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home, tmp_path: Path
 
 
 def redirected(home: Home, argv: str, end: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["/bin/bash", "-o", "pipefail", "-c", f'"$0" -m indexerd {argv} {end}', INDEXERD[0]],
-        env=home.world.env,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    line = f'"$0" -m indexerd {argv} {end}'
+    return ran(["/bin/bash", "-o", "pipefail", "-c", line, INDEXERD[0]], env=home.world.env)
 
 
 KNOWN = {"list --all --limit 1": 0, "search zzzqqq": 0, "resolve zebra": 3, "show zebra": 3}

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted((ROOT / "indexerd/cli").glob("[a-z]*.py"))
@@ -70,6 +71,14 @@ def _run(argv: Sequence[str], env: dict[str, str], cwd: Path, out: Path | None, 
     sys.argv[:] = [str(ROOT / "indexerd/__main__.py"), *argv]
     sys.orig_argv[:] = [sys.executable, "-m", "indexerd", *argv]
     runpy.run_module("indexerd", run_name="__main__")
+
+
+def ran(
+    argv: Sequence[str | Path], stdin: str = "", **where: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run any program to its end."""
+    pipes: Any = {"input": stdin, "capture_output": True, "text": True, "timeout": 50}
+    return subprocess.run(argv, check=False, **pipes, **where)
 
 
 def completed(

@@ -106,25 +106,9 @@ class Postgres:
         """Listen on another address, too, with TLS and a certificate that nobody has signed."""
         names = ["-subj", "/CN=test", "-addext", f"subjectAltName=IP:{address}"]
         key, certificate = self.data / "server.key", self.data / "server.crt"
-        subprocess.run(
-            [
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                *names,
-                "-keyout",
-                str(key),
-                "-out",
-                str(certificate),
-            ],
-            check=True,
-            capture_output=True,
-        )
+        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        files = ["-keyout", str(key), "-out", str(certificate)]
+        subprocess.run([*make, *names, *files], check=True, capture_output=True)
         key.chmod(0o600)
         if self._user:
             shutil.chown(key, self._user)

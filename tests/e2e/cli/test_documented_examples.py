@@ -4,12 +4,12 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.forked import ran
 from tests.e2e.references.expanding import add
 from tests.e2e.world import ROOT, World, until
 
@@ -38,16 +38,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, s
 
 
 def run(world: World, *argv: str, stdin: str = "") -> str:
-    done = subprocess.run(
-        argv,
-        env=world.env,
-        cwd=world.metas,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = ran(argv, stdin, env=world.env, cwd=world.metas)
     assert done.returncode == 0, (argv, done.stderr)
     return done.stdout
 

@@ -5,13 +5,13 @@ is installed. The rig's tests use the real agents.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.e2e.forked import ran
 from tests.e2e.world import Session, World
 from tests.integrations import acted_pi, opencode_host
 
@@ -57,14 +57,8 @@ def by_command(world: World, session: str, resume: str) -> str:
 def by_hook(agent: str) -> Callable[[World, str, str], str]:
     def block_by(world: World, session: str, _resume: str) -> str:
         event = {"hook_event_name": "SessionStart", "source": "resume", "session_id": session}
-        done = subprocess.run(
-            [sys.executable, "-m", "indexerd", "hook", agent],
-            input=json.dumps(event).encode(),
-            env=world.env,
-            capture_output=True,
-            timeout=30,
-            check=True,
-        )
+        command = [sys.executable, "-m", "indexerd", "hook", agent]
+        done = ran(command, json.dumps(event), env=world.env)
         return str(json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"])
 
     return block_by
