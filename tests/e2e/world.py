@@ -27,7 +27,7 @@ from tests.sessions.opencode_rows import Rows
 PATIENCE = 20.0  # seconds that `until` waits before a test fails
 GOOGLE_KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
 NOWHERE = "http://127.0.0.1:9"
-AFRESH = ("env",)  # starts a new Python, whose memory and umask are its own
+NEW_PYTHON = ("env",)  # starts a new Python, whose memory and umask are its own
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 REAL = FIXTURES / "real"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import AFRESH, World, ends_well, hooked, scanned, until
+from tests.e2e.world import NEW_PYTHON, World, ends_well, hooked, scanned, until
 
 pytestmark = pytest.mark.faults
 
@@ -100,7 +100,7 @@ def test_files_are_private_under_any_umask(world: World) -> None:
     session = world.session(turns=5)
     old = os.umask(0)
     try:
-        with world.daemon(under=AFRESH):
+        with world.daemon(under=NEW_PYTHON):
             world.wait_meta(session.id)
             modes = {}
             for path in (world.socket, *world.state.rglob("*"), *world.metas.rglob("*")):

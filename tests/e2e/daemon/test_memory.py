@@ -15,7 +15,7 @@ import pytest
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import AFRESH, Session, World, append, entry_ids, hit_by, until
+from tests.e2e.world import NEW_PYTHON, Session, World, append, entry_ids, hit_by, until
 
 pytestmark = [
     pytest.mark.faults,
@@ -111,7 +111,7 @@ def measured(world: World, agent: str, turns: int, output: str) -> Iterator[Meas
     for session, count, text in ((small, 40, "a few words"), (large, turns, output)):
         for _ in range(count):
             turn(session, text)
-    with world.daemon(under=AFRESH) as process:
+    with world.daemon(under=NEW_PYTHON) as process:
         wait_turns(world, small.id, 40)
         wait_turns(world, large.id, turns)
         for each in (small, large):  # the daemon indexes both by itself
@@ -172,7 +172,7 @@ def test_a_tree_of_very_many_entries_stays_small(world: World) -> None:
     ids = [str(large.last), *(next(entry_ids) for _ in range(160_000))]
     wanted = [(method, {}) for method in ("tree", "branches", "path", "index")]
     wanted += [("query_session", {"question": "What was looked at?"})]
-    with world.daemon(under=AFRESH) as process:
+    with world.daemon(under=NEW_PYTHON) as process:
         for method, params in wanted:  # load lazy imports before measuring
             ask(world, small.id, method, params)
         hit_by(world, "zeppelin")  # a word that nothing has yet

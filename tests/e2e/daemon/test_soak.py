@@ -30,7 +30,7 @@ from indexerd.client import Client
 from indexerd.errors import DaemonDownError, IndexerdError
 from indexerd.logs import LIMIT_BYTES
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import AFRESH, Process, Session, World, chat, opencode_rows, until
+from tests.e2e.world import NEW_PYTHON, Process, Session, World, chat, opencode_rows, until
 from tests.sessions.opencode_rows import Rows
 
 LONG = 12  # turns after which a session is cut or replaced
@@ -355,7 +355,7 @@ def test_an_hour_of_traffic_leaks_nothing(world: World) -> None:
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "10"
     world.state.mkdir(parents=True)
     _nearly_full(world.state / "log.jsonl")
-    with world.daemon(under=AFRESH) as daemon:
+    with world.daemon(under=NEW_PYTHON) as daemon:
         seen = Seen(daemon.pid, world.state)
         traffic = Traffic(world, daemon, SESSIONS)
         samples = _worked(traffic, seen)
