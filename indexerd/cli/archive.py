@@ -111,6 +111,8 @@ def restore(ref: str, to: str | None) -> Iterator[str]:
     A file that exists is never overwritten. opencode imports its sessions itself.
     """
     row = current().call("get", {"ref": ref, "cwd": project()})["session"]
+    if "machine" in row:
+        raise UsageError(f"its copy would be on {row['machine']}", hint="restore it there")
     archive = _archive()
     source = archive.find(row["sessionFile"])
     files = archive.gone(source) if source else []
