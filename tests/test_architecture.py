@@ -25,6 +25,7 @@ MAY_WRITE = {
     "archive/copies.py": "the archive, and a restored session, where its user asked for it",
     "settings.py": "settings of the last good configuration",
     "daemon/open_session.py": "a branch as a new file, where its user asked for it",
+    "cli/archive.py": "a session for opencode to import, where its user asked for it",
     "cli/handover.py": "a session of pi with a hand-off, where its user asked for it",
     "cli/tree.py": "an export, where its user asked for it",
     "models/budget.py": "the budget's journal",

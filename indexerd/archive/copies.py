@@ -3,6 +3,8 @@
     live/<root>/<path>.zst    a copy of a file that is still there; <root> is its root, quoted
     gone/<root>/<path>.zst    a copy whose file is gone: a root of sessions, read like any other
 
+Of a session in a database its rows are copied, and made again at each change.
+
 A copy is zstd frames with checksums, so `zstdcat` prints the file. Growth appends a frame; after it
 a skippable frame, the mark, says how much is covered. What follows the last mark, as after a crash,
 is dropped; where the mark does not match the file, which was rewritten, the copy is made again.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from mmap import mmap
@@ -27,6 +29,9 @@ import zstandard
 from indexerd.disk import create_file, make_directory, sync_names, write_atomically
 from indexerd.errors import SessionUnreadableError, WriteError
 from indexerd.paths import within
+from indexerd.sources.compressed import decompressed
+from indexerd.sources.opencode import look_in_database
+from indexerd.sources.roots import SUFFIXES
 
 SUFFIX = ".zst"
 LIVE, GONE = "live", "gone"
@@ -40,10 +45,27 @@ _MAGIC = 0x184D2A5A
 
 
 class Source(NamedTuple):
-    """A session file, and the root of sessions that it is below."""
+    """A session or a file beside it, and the root of sessions that it is below."""
 
-    root: str
+    root: str  # a directory or a database
     path: str
+
+    @property
+    def is_session(self) -> bool:
+        return self.path.endswith(".jsonl") or self.in_database
+
+    @property
+    def in_database(self) -> bool:
+        return self.path.rpartition("/")[0] == self.root and not self.path.endswith(SUFFIXES)
+
+    def is_there(self) -> bool:
+        """Whether its file exists, perhaps compressed by its agent, or its rows do."""
+        if os.path.isfile(self.root):  # noqa: PTH113 - never raises
+            with suppress(SessionUnreadableError):
+                return look_in_database(self.path) is not None
+            return True  # the database cannot be read now
+        plain = self.path.removesuffix(SUFFIX)
+        return os.path.lexists(plain) or os.path.lexists(plain + SUFFIX)
 
 
 class Archive:
@@ -123,7 +145,8 @@ class Archive:
             new = place if covered else _temporary(place)
             whole = place.stat().st_size if covered else 0
             try:
-                _append(fd, start, end, new, fresh=not covered)
+                blocks = (_exactly(fd, min(BLOCK, end - at), at) for at in range(start, end, BLOCK))
+                _append(new, blocks, end - start, _mark(end, _last(fd, end)), fresh=not covered)
             except BaseException:
                 if covered:
                     os.truncate(new, whole)
@@ -138,6 +161,33 @@ class Archive:
         finally:
             os.close(fd)
 
+    def copy_rows(self, source: Source, rows: bytes, mtime_ns: int) -> int:
+        """Replace the copy of a session in a database; return as `copy` does."""
+        place = self._place(LIVE, source)
+        self._withdraw(source)
+        before = place.stat().st_size if place.exists() else 0
+        make_directory(place.parent)
+        new = _temporary(place)
+        try:
+            _append(new, [rows], len(rows), _mark(len(rows), rows[-PRINTED:]), fresh=True)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+        os.utime(new, ns=(mtime_ns, mtime_ns))
+        new.replace(place)
+        sync_names(place.parent)
+        return place.stat().st_size - before
+
+    def rows(self, source: Source) -> bytes:
+        """Return the rows of a session that is gone from its database."""
+        place = self._place(GONE, source)
+        return bytes(decompressed(str(place if place.is_file() else self._place(LIVE, source))))
+
+    def copied_ns(self, source: Source) -> int:
+        """Return when what was copied had last changed, in ns since the epoch; 0: there is none."""
+        place = self._place(LIVE, source)
+        return place.stat().st_mtime_ns if place.exists() else 0
+
     def size_of(self, source: Source) -> int:
         """Return the bytes that the copy of a file covers; 0: there is none."""
         covered = _covered(self._place(LIVE, source))
@@ -149,7 +199,7 @@ class Archive:
         """Let the copies of files that are gone be read instead; return whether there are any."""
         found = False
         for each in self.kept(LIVE, source):
-            if not is_there(each.path):
+            if not each.is_there():
                 self._publish(each)
                 found = True
         return found
@@ -171,7 +221,7 @@ class Archive:
     def gone(self, source: Source) -> list[Source]:
         """List those of a session's files that are gone and of which there are copies."""
         every = [*self.kept(GONE, source), *self.kept(LIVE, source)]
-        return [each for each in dict.fromkeys(every) if not is_there(each.path)]
+        return [each for each in dict.fromkeys(every) if not each.is_there()]
 
     def restore(self, source: Source, target: str) -> None:
         """Write the copy of a file that is gone to a new file, byte for byte.
@@ -211,9 +261,7 @@ class Archive:
         """List the copies of a session and its side files, but not of its sub-agents' sessions."""
         kept = [(kind, each) for kind in (LIVE, GONE) for each in self.kept(kind, source)]
         return [
-            self._place(kind, each)
-            for kind, each in kept
-            if each == source or not each.path.endswith(".jsonl")
+            self._place(kind, each) for kind, each in kept if each == source or not each.is_session
         ]
 
     def remove(self, source: Source) -> None:
@@ -225,12 +273,6 @@ class Archive:
         for path in self.directory.rglob(".*"):
             if path.name.endswith((".new", ".tmp")):
                 path.unlink(missing_ok=True)
-
-
-def is_there(path: str) -> bool:
-    """Whether a file exists, or its agent compressed it."""
-    plain = path.removesuffix(SUFFIX)
-    return os.path.lexists(plain) or os.path.lexists(plain + SUFFIX)
 
 
 def _original(below: str) -> Source:
@@ -311,15 +353,15 @@ def _line_end(fd: int, start: int, size: int, path: str) -> int:
     return start
 
 
-def _append(fd: int, start: int, end: int, place: Path, *, fresh: bool) -> None:
-    """Append a frame of a file's bytes, and a mark."""
+def _append(place: Path, blocks: Iterable[bytes], size: int, mark: bytes, *, fresh: bool) -> None:
+    """Append a frame with a file's next blocks, and a mark."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else os.O_APPEND)
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     with os.fdopen(os.open(place, flags, 0o600), "wb") as file:
-        with compressor.stream_writer(file, closefd=False, size=end - start) as frame:
-            for at in range(start, end, BLOCK):
-                frame.write(_exactly(fd, min(BLOCK, end - at), at))
-        file.write(_mark(end, _last(fd, end)))
+        with compressor.stream_writer(file, closefd=False, size=size) as frame:
+            for block in blocks:
+                frame.write(block)
+        file.write(mark)
         file.flush()
         os.fsync(file.fileno())
 

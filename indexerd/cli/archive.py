@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import DEVNULL
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 
 from indexerd.amounts import count
-from indexerd.archive.copies import GONE, LIVE, Archive
+from indexerd.archive.copies import GONE, LIVE, Archive, Source
 from indexerd.cli import printing as render
-from indexerd.cli.backend import aside, project
+from indexerd.cli.backend import aside, json_text, project
 from indexerd.cli.main import REF, as_json, command, current, option
-from indexerd.errors import DaemonDownError, NotFoundError, UsageError
+from indexerd.disk import create_file, make_directory
+from indexerd.errors import DaemonDownError, NotFoundError, UsageError, WriteError
+from indexerd.paths import directory_of
+from indexerd.sources.opencode_copy import exported
 
 
 def _archive() -> Archive:
@@ -66,7 +73,7 @@ def status() -> Iterator[str]:
     answer |= {"maxGb": settings.max_gb}
     for kind in (LIVE, GONE):
         found = [*archive.entries(kind)]
-        answer[f"{kind}Sessions"] = sum(source.path.endswith(".jsonl") for source, _ in found)
+        answer[f"{kind}Sessions"] = sum(source.is_session for source, _ in found)
         answer[f"{kind}Bytes"] = sum(status.st_size for _, status in found)
     if not as_json(answer):
         answer["archive"] = "on" if answer.pop("enabled") else "off"
@@ -78,20 +85,44 @@ archive = click.Group(
 )
 
 
+def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
+    """Have opencode import a session, or with `to` write a file for that; return where it is."""
+    session = json_text(exported(_archive().rows(source)))
+    with TemporaryDirectory() as temporary:
+        file = Path(to or temporary, f"{row['sessionId']}.json")
+        make_directory(file.parent)
+        create_file(file, [session.encode()])
+        if to:
+            return str(file)
+        env = os.environ | {"OPENCODE_DB": source.root}
+        words = ["opencode", "import", str(file)]
+        try:
+            subprocess.run(words, cwd=directory_of(row), env=env, stdout=DEVNULL, check=True)  # noqa: S603 - ours
+        except (OSError, subprocess.CalledProcessError) as bad:
+            hint = "`--to DIR` writes a file for `opencode import`"
+            raise WriteError(f"opencode cannot import it: {bad}", hint=hint) from None
+    return source.path
+
+
 @command(REF, option("--to", "Restore below this directory.", metavar="DIR", type=project))
 def restore(ref: str, to: str | None) -> Iterator[str]:
     """Put an archived session back where its agent looks, byte for byte.
 
-    A file that exists is never overwritten.
+    A file that exists is never overwritten. opencode imports its sessions itself.
     """
     row = current().call("get", {"ref": ref, "cwd": project()})["session"]
+    if "machine" in row:
+        raise UsageError(f"its copy would be on {row['machine']}", hint="restore it there")
     archive = _archive()
     source = archive.find(row["sessionFile"])
     files = archive.gone(source) if source else []
     if source is None or not files:
         gone = "the archive has no copy of this session"
         raise NotFoundError(gone if row["gone"] else "the session's file is there already")
-    written = []
+    written: list[str] = []
+    if source.in_database:
+        files = []
+        written = [_restore_rows(source, row, to)]
     for each in files:
         below = os.path.relpath(each.path, Path(source.path).parent)
         target = f"{to}/{below}" if to else each.path

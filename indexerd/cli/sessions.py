@@ -391,8 +391,9 @@ def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterabl
 def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
     """Print a session and its command, or run the command; NotFoundError if its file is gone."""
     command = str(row.get("resume") or "")
-    if row["archived"] and not row["gone"] and not command:
-        hint = f"`indexerd restore {row['sessionId']}` puts it back"
+    if row.get("copyOnly"):
+        where = f" on {row['machine']}" if "machine" in row else ""
+        hint = f"`indexerd restore {row['sessionId']}`{where} puts it back"
         raise NotFoundError("the session is only in the archive", hint=hint)
     if row["gone"] or not command:
         raise NotFoundError(

@@ -16,12 +16,13 @@ from time import monotonic
 from typing import Any
 
 from indexerd.amounts import count
-from indexerd.archive.copies import GONE, LIVE, SUFFIX, Archive, Source, is_there
+from indexerd.archive.copies import GONE, LIVE, SUFFIX, Archive, Source
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import hold
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.sessions.info import SessionInfo, base_name
-from indexerd.sources.roots import SUFFIXES
+from indexerd.sources.opencode_copy import rows_of
+from indexerd.sources.roots import Layout
 
 NEARLY_FULL = 0.9  # share of the limit from which `status` warns
 SLACK = 0.01  # share of the limit that is freed besides, so that not each copy looks at all others
@@ -149,7 +150,7 @@ class Keeper:
             for source, _ in [*self.archive.entries(kind)]:
                 if source.path in excluded:
                     self.archive.remove(source)
-                elif kind == LIVE and not is_there(source.path):
+                elif kind == LIVE and not source.is_there():
                     self._publish_or_drop(source, moved)
         self.size = sum(status.st_size for _, status in self._entries())
         self.skipped.clear()
@@ -190,7 +191,7 @@ class Keeper:
         files, found = self.pipeline.library.files, dict[str, Source]()
         for path in (file.path for file in files.owners.files(session_id)):
             root = files.root_of(path)
-            if root and not root.kept and path.endswith(SUFFIXES):
+            if root and not root.kept and root.layout in (Layout.FILES, Layout.DATABASE):
                 found.setdefault(path.removesuffix(SUFFIX), Source(root.sessions, path))
         return [*found.values()]
 
@@ -205,17 +206,29 @@ class Keeper:
         for each in [each for source in sources for each in (source, *self.archive.sides(source))]:
             # A file may have gone unnoticed; of one that cannot be read, `status` says so.
             with suppress(FileNotFoundError, SessionUnreadableError):
-                status = os.lstat(each.path)
-                need = status.st_size - self.archive.size_of(each)
-                if not self._make_room(need, each, status.st_mtime_ns, pinned):
+                if not self._copy_one(each, pinned):
                     self.skipped.add(session_id)
                     break
-                self.size += self.archive.copy(each)
         moved = {base_name(source.path) for source in sources}
         for old in self._copied.get(session_id, ()):
-            if old not in sources and not is_there(old.path) and self._publish_or_drop(old, moved):
+            if old not in sources and not old.is_there() and self._publish_or_drop(old, moved):
                 self.pipeline.rescan()
         self._copied[session_id] = sources
+
+    def _copy_one(self, source: Source, pinned: set[str]) -> bool:
+        """Bring one copy up to date; return whether it fits."""
+        had = self.archive.size_of(source)
+        if source.in_database:
+            if (found := rows_of(source.path, self.archive.copied_ns(source))) is None:
+                return True
+            rows, mtime_ns = found
+            fits = self._make_room(len(rows) - had, source, mtime_ns, pinned)
+            self.size += self.archive.copy_rows(source, rows, mtime_ns) if fits else 0
+            return fits
+        status = os.lstat(source.path)
+        fits = self._make_room(status.st_size - had, source, status.st_mtime_ns, pinned)
+        self.size += self.archive.copy(source) if fits else 0
+        return fits
 
     def _make_room(self, need: int, source: Source, mtime_ns: int, pinned: set[str]) -> bool:
         """Remove the oldest copies, none newer than the file to copy; return whether it fits."""
@@ -231,7 +244,7 @@ class Keeper:
                 break
             if status.st_mtime_ns >= mtime_ns and not stays:
                 break
-            if old.path.endswith(".jsonl") and old != source and not _is_of(old, pinned):
+            if old.is_session and old != source and not _is_of(old, pinned):
                 victims.append(old)
                 free += sum(path.stat().st_size for path in self.archive.copies(old))
         if self.size - free + need > most:

@@ -76,21 +76,23 @@ class Purge:
             by = args.by or "socket"
             return await self._remove(target, by=by, transcript=args.transcript)
 
-    async def learn(self, session_id: str, agent: str) -> None:
-        """Forget a session that was purged on another machine."""
+    async def learn(self, purged: dict[str, str]) -> None:
+        """Forget sessions that were purged on another machine; each with its agent."""
         async with self.lock:
-            if session_id in self.forgotten.agents:
-                return
-            library = self.pipeline.library
-            row = await self.pipeline.read(library.store.get, session_id) or {}
-            if row:
-                own = session_id, agent, row
-                target = await self.pipeline.read(_target, library, self.archive, *own)
-                await self._remove(target, by="fleet")
-            else:
-                at = self.pipeline.now()
-                add = self.forgotten.add
-                await asyncio.to_thread(add, session_id, agent, at=at, by="fleet")
+            library, known = self.pipeline.library, False
+            for session_id, agent in purged.items():
+                if session_id in self.forgotten.agents:
+                    continue
+                if row := await self.pipeline.read(library.store.get, session_id):
+                    own = session_id, agent, row
+                    target = await self.pipeline.read(_target, library, self.archive, *own)
+                    await self._remove(target, by="fleet")
+                    known = True
+                else:
+                    at, add = self.pipeline.now(), self.forgotten.add
+                    await asyncio.to_thread(add, session_id, agent, at=at, by="fleet")
+            if known:
+                await self._erase()
 
     async def _remove(self, target: _Target, *, by: str, transcript: bool = False) -> Row:
         session_id, pipeline, library = target.session_id, self.pipeline, self.pipeline.library
@@ -113,13 +115,8 @@ class Purge:
         await pipeline.indexer.note_retry(session_id)
         await self.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)
-        try:
-            while await pipeline.read(library.index.rebuild):
-                pass
-            await pipeline.read(library.store.fold)
-        except StateError:
-            pipeline.unread.set()  # tries again
-            raise
+        if by != "fleet":  # `learn` does it once
+            await self._erase()
         kept: dict[str, str] = {}
         for path in target.transcripts if transcript else ():
             if why := await asyncio.to_thread(_remove_transcript, path):
@@ -134,6 +131,17 @@ class Purge:
         if kept:
             answer["notRemoved"] = [{"path": path, "reason": why} for path, why in kept.items()]
         return answer
+
+    async def _erase(self) -> None:
+        """Rebuild the index, so that its files no longer have the purged texts."""
+        pipeline, library = self.pipeline, self.pipeline.library
+        try:
+            while await pipeline.read(library.index.rebuild):
+                pass
+            await pipeline.read(library.store.fold)
+        except StateError:
+            pipeline.unread.set()  # tries again
+            raise
 
 
 def _target(library: Library, archive: Archive, session_id: str, agent: str, row: Row) -> _Target:

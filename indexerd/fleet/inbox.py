@@ -177,7 +177,8 @@ class Inbox:
         row = _DEFAULTS | row | {"machine": name}
         own = (shared.agent, record.id, shared.cwd, shared.session_file)
         host = self._hosts().get(name, name)
-        row["resume"] = "" if shared.gone else _over_ssh(host, resume_command(*own))
+        there = not (shared.gone or shared.copy_only)
+        row["resume"] = _over_ssh(host, resume_command(*own)) if there else ""
         self._index.put_rows([(row, record.summary, tuple(record.aliases))])
         sql = "UPDATE remote SET documents = ? WHERE id = ?"
         self._store.run(sql, msgspec.json.encode(record.documents), record.id)

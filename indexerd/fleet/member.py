@@ -58,7 +58,7 @@ class DaemonSide:
     outbox: Callable[[str], Outbox]  # makes it, for a machine's name
     inbox: Inbox
     changed: Callable[[dict[str, Row | None]], None]  # rows of other machines
-    purge: Callable[[str, str], Awaitable[None]]  # forgets a session of an agent
+    purge: Callable[[dict[str, str]], Awaitable[None]]  # forgets sessions; each with its agent
     log: Callable[[str, dict[str, Any]], None]
     defect: Callable[[Exception], None]
 
@@ -241,8 +241,7 @@ class Machine:
             if applied is None:
                 return False
             self.daemon.changed(applied.rows)
-            for session_id, agent in applied.purged.items():
-                await self.daemon.purge(session_id, agent)
+            await self.daemon.purge(applied.purged)
             after = page[-1].seq if page else member.head
             if applied.again:
                 return True

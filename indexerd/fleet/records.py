@@ -63,6 +63,7 @@ class SharedRow(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True
     first_user_message: Annotated[str, Meta(max_length=2 * limits.FIRST_MESSAGE_MAX)]
     archived: bool
     gone: bool
+    copy_only: bool = False
     name: Name
     name_source: Literal["user", "meta", "agent", "first-message", "file"]
     description: Annotated[str, Meta(max_length=2 * limits.DESCRIPTION_MAX)]

@@ -151,7 +151,7 @@ def _error(bad: Exception, server: Mapping[str, str]) -> IndexerdError:
         hint = "was the key rotated? Join again with the newest code"
         return AccessError(f"{where} refuses the login", hint=hint)
     if isinstance(bad, errors.InsufficientPrivilege):
-        hint = "`fleet init` needs CREATE on the database, and CREATEROLE"
+        hint = "`fleet init` needs CREATE on the database, CREATEROLE, and the tables' owner"
         return AccessError(f"{where} denies a permission", hint=hint)
     text = str(bad)
     if "password authentication failed" in text:  # libpq gives no code while it connects

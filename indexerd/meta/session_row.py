@@ -62,6 +62,8 @@ class Rows:
                 own = info.session_id, cwd, info.path, root.variables
                 resume = resume_command(root.agent, *own)
             written = row_of(info, meta, marks, facts, resume=resume, parent=parent)
+            if root is not None and root.kept:
+                written.row["copyOnly"] = True
             if prompts_only:
                 written.row.update(gone=True, promptsOnly=True)
             return self._placed(written)

@@ -275,7 +275,7 @@ class Database:
         """Return every session's signature by path. FileNotFoundError or SessionUnreadableError."""
         files = files_of(self._path)
         if files != self._files:
-            self._found = self._ask(_Tables.listed, files)
+            self._found = self._ask(Tables.listed, files)
             self._files = files
         return self._found.copy()
 
@@ -284,26 +284,26 @@ class Database:
         files = files_of(self._path)
         if self._files is None or self._files.main[:2] != files.main[:2]:  # another file
             return [*self.sessions()]
-        stamps = self._ask(_Tables.recent, files)
+        stamps = self._ask(Tables.recent, files)
         changed = [path for path, now in stamps.items() if self._found.get(path) != now]
         self._found |= stamps
         return changed
 
-    def _ask(self, ask: Callable[[_Tables], _Listed], files: Files) -> dict[str, Look]:
-        listed = reading(self._path, lambda db: ask(_Tables(db, files)))
+    def _ask(self, ask: Callable[[Tables], _Listed], files: Files) -> dict[str, Look]:
+        listed = reading(self._path, lambda db: ask(Tables(db, files)))
         return {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
 
 
-class _Tables:
+class Tables:
     """The tables of a database, whatever its release, within one transaction."""
 
     def __init__(self, db: sqlite3.Connection, files: Files) -> None:
         self._db, self._main = db, files.main
         db.execute("BEGIN")
         named = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        self._there = {name for (name,) in named}
-        self._versions = [key for key, names in _TABLES.items() if self._there >= set(names)]
-        if self._there and not self._versions:  # without any tables, it is being created
+        self.there = {name for (name,) in named}
+        self._versions = [key for key, names in _TABLES.items() if self.there >= set(names)]
+        if self.there and not self._versions:  # without any tables, it is being created
             raise SessionUnreadableError("an unknown schema of opencode's database")
 
     def listed(self, ids: Iterable[str] | None = None) -> _Listed:
@@ -350,7 +350,7 @@ class _Tables:
 
     def _columns(self, table: str) -> set[str]:
         """Return the columns of a table; none if it does not exist."""
-        if table not in self._there:
+        if table not in self.there:
             return set()
         cursor = self._db.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - our names
         return {name for name, *_ in cursor.description}
@@ -422,7 +422,7 @@ class DatabaseRecords(Records):
 def _session_in(db: sqlite3.Connection, path: str) -> tuple[Records, Look]:
     """Return the records of a session, and its signature."""
     place, _, session_id = path.rpartition("/")
-    session, now = _Tables(db, files_of(place)).one(session_id)
+    session, now = Tables(db, files_of(place)).one(session_id)
     db.execute("COMMIT")  # messages are read one by one, not in a long transaction
     return DatabaseRecords(db, session), now
 

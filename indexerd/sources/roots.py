@@ -29,6 +29,10 @@ class Layout(Enum):
     DATABASE = "database"
     TREE = "tree"  # many small files per session
     HISTORY = "history"  # one file with the prompts of all sessions
+    COPIES = "copies"  # of a database's sessions, one file each: our archive's
+
+
+_SUFFIXES = {Layout.FILES: SUFFIXES, Layout.TREE: (".json",), Layout.COPIES: (".zst",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class SessionRoot:
             return False
         if self.layout in (Layout.DATABASE, Layout.HISTORY):
             return path.rpartition("/")[0] == self.sessions
-        return path.endswith(SUFFIXES if self.layout is Layout.FILES else ".json")
+        return path.endswith(_SUFFIXES[self.layout])
 
     def original(self, path: str) -> str:
         """Return where a file was; of other roots than our archive's, the path itself."""
@@ -83,13 +87,14 @@ def _kept(user: _User, roots: Iterable[SessionRoot]) -> Iterator[SessionRoot]:
     for root in roots:
         name = quote(root.sessions, safe="", errors="surrogateescape")
         place = user.real(str(archive / "gone" / name))
-        if root.layout is Layout.FILES and os.path.isdir(place):  # noqa: PTH112 - never raises
-            yield SessionRoot(root.agent, place, root.meta, kept=root.sessions)
+        layout = {Layout.FILES: Layout.FILES, Layout.DATABASE: Layout.COPIES}.get(root.layout)
+        if layout and os.path.isdir(place):  # noqa: PTH112 - never raises
+            yield SessionRoot(root.agent, place, root.meta, layout, kept=root.sessions)
 
 
 def watched(roots: list[SessionRoot]) -> tuple[list[str], list[str]]:
     """List directories to watch recursively, and directories to watch without subdirectories."""
-    trees = [root.sessions for root in roots if root.layout in (Layout.FILES, Layout.TREE)]
+    trees = [root.sessions for root in roots if root.layout in _SUFFIXES]
     return trees, [path for root in roots for path in (root.meta, root.data_dir) if path]
 
 

@@ -95,9 +95,10 @@ class SessionDiscovery:
             del result.files[path]  # a meta directory may be below a root
         tree = scan(places[Layout.TREE], (".json",), enter)
         looks = ((path, look_at_tree(path)) for path in tree.files)
-        result.files |= {path: seen for path, seen in looks if seen}
-        result.missing += tree.missing
-        result.unreadable |= tree.unreadable
+        copies = scan(places[Layout.COPIES], (".zst",), enter)
+        result.files |= copies.files | {path: seen for path, seen in looks if seen}
+        result.missing += [*tree.missing, *copies.missing]
+        result.unreadable |= tree.unreadable | copies.unreadable
         for path, database in self._databases.items():
             try:
                 result.files |= database.sessions()

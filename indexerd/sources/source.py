@@ -2,13 +2,11 @@
 
 Every session has a path; in a database it is the database's path, then the session's id. All kinds
 yield JSON lines at offsets, which stay valid until a `Read` says otherwise; an offset need not be a
-position in a file. In a compressed session (`*.jsonl.zst`) it is the position in the decompressed
-stream.
+position in a file.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from dataclasses import dataclass
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources import tail
+from indexerd.sources.compressed import in_compressed, load_compressed
 from indexerd.sources.history import (
     has_history,
     in_history,
@@ -31,20 +30,8 @@ from indexerd.sources.opencode import (
     look_at_tree,
     look_in_database,
 )
-from indexerd.sources.tail import (
-    CHUNK,
-    Block,
-    Cursor,
-    LineBuffer,
-    Look,
-    Read,
-    Tail,
-    Verdict,
-    opened,
-)
-
-TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can expand without end
-WINDOW_MAX = 1 << 26  # bytes that the decoder may keep; codex's own files need 2 MiB
+from indexerd.sources.opencode_copy import in_copy, load_from_copy
+from indexerd.sources.tail import Block, Cursor, Look, Read, Tail, Verdict
 
 # Reads a session whole: its `look`, and all lines, or none if the cursor matches that.
 # FileNotFoundError if it is gone, or SessionUnreadableError.
@@ -104,44 +91,10 @@ def _opencode(
     return Source(look, lines, load)
 
 
-def _decompressed(path: str) -> memoryview:
-    import zstandard  # noqa: PLC0415 - only compressed sessions need it
-
-    decoder, whole = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX), bytearray()
-    with opened(path) as fd:
-        try:
-            reader = decoder.stream_reader(io.FileIO(fd, closefd=False), read_across_frames=True)
-            while len(whole) <= TOTAL_MAX and (data := reader.read(CHUNK)):
-                whole += data
-        except (zstandard.ZstdError, OSError) as bad:
-            raise SessionUnreadableError(f"cannot be decompressed: {bad}") from None
-    if len(whole) > TOTAL_MAX:
-        message = f"more than {TOTAL_MAX >> 20} MiB when decompressed"
-        raise SessionUnreadableError(message, hint="decompress it yourself")
-    return memoryview(whole)
-
-
-def _load_compressed(path: str, cursor: Cursor | None) -> tuple[Look, Iterator[Block | Oversize]]:
-    now = tail.look(path)
-    if now is None:
-        raise FileNotFoundError(path)
-    data = memoryview(b"") if cursor and cursor.matches(now) else _decompressed(path)
-    starts, buffer = range(0, len(data), CHUNK), LineBuffer()
-    return now, (piece for at in starts for piece in buffer.feed(bytes(data[at : at + CHUNK])))
-
-
-@contextmanager
-def _compressed_lines(path: str) -> Iterator[Lines]:
-    try:
-        data = _decompressed(path)
-    except FileNotFoundError:
-        raise SessionUnreadableError("the session file is gone") from None
-    yield lambda offset, length: bytes(data[offset : offset + length])
-
-
 PLAIN = Source(tail.look, tail.lines)
-ZST = Source(tail.look, _compressed_lines, _load_compressed)
+ZST = Source(tail.look, in_compressed, load_compressed)
 DATABASE = _opencode(look_in_database, in_database, load_from_database)
+COPY = _opencode(tail.look, in_copy, load_from_copy)
 TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)), load_from_tree)
 HISTORY = Source(look_in_history, in_history, load_from_history)
 
@@ -150,5 +103,7 @@ def source_of(agent: str, path: str) -> Source:
     if agent == "claude" and has_history(path):
         return HISTORY
     if agent == "opencode":
+        if path.endswith(".zst"):
+            return COPY
         return TREE if path.endswith(".json") else DATABASE
     return ZST if path.endswith(".zst") else PLAIN

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.archive.keeping import Archived
+from tests.archive.keeping import Archived, content
 from tests.e2e.rig.claude import Claude
 from tests.e2e.rig.codex import codex
+from tests.e2e.rig.opencode import opencode
 from tests.e2e.rig.pi import Pi
-from tests.e2e.rig.sandbox import FIVE, HELPER, Sandbox, needed, sandbox
-from tests.e2e.world import World, wait
+from tests.e2e.rig.sandbox import FIVE, FIX, HELPER, Sandbox, needed, program, sandbox
+from tests.e2e.world import World, until, wait
 
 pytestmark = needed
 
@@ -67,7 +68,28 @@ def in_pi(box: Sandbox, archived: Archived) -> str:
     return session
 
 
-@pytest.mark.parametrize("go", [in_claude, in_codex, in_pi])
+def in_opencode(box: Sandbox, archived: Archived) -> str:
+    world = archived.world
+    folder = Path(program("opencode", "opencode-linux-x64/bin/opencode")).parent
+    world.env |= {"PATH": f"{folder}:{world.env['PATH']}"}
+    with opencode(box, "opencode") as app:
+        session = app.session(title="Cache")
+        app.say(session, FIVE[0], FIX, FIVE[1])
+        wait(world, session, userMessageCount=3)
+        shown = world.run("tree", session)
+        copied = until(lambda: archived.copies("live", session), "the copy")
+        until(lambda: FIVE[1].encode() in content(copied[0]), "all of it")
+        app.call("DELETE", f"/session/{session}")
+        archived.taken_over(session)
+    world.run("restore", session)
+    wait(world, session, archived=False, userMessageCount=3)
+    assert world.run("tree", session) == shown
+    with opencode(box, "opencode") as app:
+        app.say(session, FIVE[2])
+    return session
+
+
+@pytest.mark.parametrize("go", [in_claude, in_codex, in_pi, in_opencode])
 def test_a_restored_session_goes_on(world: World, go: object) -> None:
     archived = Archived(world)
     with sandbox(world) as box, world.daemon():

@@ -217,8 +217,9 @@ class Peer:
         documents = {"meta": None, "labels": {}, "tags": [], "digest": {"segments": []}}
         return StoredRow(found, f"Summary: {found['name']}", ()), documents
 
-    async def _learn(self, session_id: str, agent: str) -> None:
-        self.purge(session_id, agent)
+    async def _learn(self, purged: dict[str, str]) -> None:
+        for session_id, agent in purged.items():
+            self.purge(session_id, agent)
 
     # -- what happens here
 

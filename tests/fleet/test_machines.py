@@ -74,6 +74,24 @@ def test_documents_that_come_after_the_text_arrive(fleet: Start) -> None:
     assert b.call("get", ref=session.id)["meta"]["summary"] == summary
 
 
+def test_that_there_is_a_copy_travels(fleet: Start) -> None:
+    """The copy itself stays: its machine restores it."""
+    a, b = fleet("ab").homes
+    a.reload("[archive]\nenabled = true\nquiet_seconds = 0.1\n")
+    session = a.session(1)
+    copies = a.root / "data/indexerd/archive/live"
+    until(lambda: [*copies.rglob(f"{session.path.name}.zst")], "the copy")
+    session.path.unlink()
+    until(lambda: b.row(session.id).get("copyOnly"), "that only the archive has it")
+    for command in ("resume", "restore"):
+        b.run(command, session.id, code=None)
+        assert b.code > 0
+        assert "on host-a" in b.stderr
+    a.run("restore", session.id)
+    until(lambda: "copyOnly" not in b.row(session.id), "the session's return")
+    assert b.row(session.id)["resume"].startswith("ssh host-a ")
+
+
 def test_what_is_purged_anywhere_is_forgotten_everywhere(fleet: Start, pg: Postgres) -> None:
     three = fleet("abc")
     a, b, c = three.homes

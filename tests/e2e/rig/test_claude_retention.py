@@ -1,11 +1,15 @@
 """What the real Claude Code deletes when it starts."""
 
+import os
+import time
+
 import pytest
 
+from tests.archive.keeping import Archived
 from tests.archive.test_claude_retention import aged
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.rig.claude import Claude
-from tests.e2e.rig.sandbox import FIVE, needed, sandbox
+from tests.e2e.rig.sandbox import FIVE, HELPER, needed, sandbox
 from tests.e2e.world import World, until
 
 pytestmark = needed
@@ -31,3 +35,29 @@ def test_files_of_all_projects_by_their_age(
             talk.say(FIVE[0])
             until((home / ".claude/.last-cleanup").exists, "the clean-up")
         assert {days for days, path in files.items() if not path.exists()} == deleted
+
+
+def test_what_it_deletes_is_read_from_the_archive_and_put_back(world: World) -> None:
+    """End to end: a real session, aged, deleted by the next start of Claude Code, and resumed."""
+    archived = Archived(world)
+    with sandbox(world) as box, world.daemon():
+        claude = Claude(box)
+        with claude.talk() as talk:
+            talk.say(FIVE[0])
+            talk.say(HELPER)
+        path = claude.file(talk.id)
+        files = [path, *(each for each in path.with_suffix("").rglob("*") if each.is_file())]
+        assert len(files) > 1  # the sub-agent's
+        archived.copied(*files)
+        before = {each: each.read_bytes() for each in files}
+        for each in files:
+            os.utime(each, (time.time() - 40 * 86_400,) * 2)
+        (world.root / "home/.claude/.last-cleanup").unlink(missing_ok=True)
+        with claude.talk() as other:
+            other.say(FIVE[1])
+            until(lambda: not path.exists(), "the clean-up")
+        archived.taken_over(talk.id)
+        world.run("restore", talk.id)
+        assert {each: each.read_bytes() for each in files if each in before} == before
+        archived.at(talk.id, path)
+        assert claude.once(FIVE[2], "--resume", talk.id) == talk.id

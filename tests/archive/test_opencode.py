@@ -1,0 +1,102 @@
+"""Sessions of opencode: their rows are copied, outlive their deletion, and are imported again."""
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.archive.keeping import Archived, content
+from tests.e2e.world import World, chat, forget, hit_by, opencode_rows, until, wait
+
+IMPORTER = """#!/bin/sh
+test "$1" = import && cp "$2" "$OPENCODE_DB.imported" && pwd >"$OPENCODE_DB.where"
+"""
+
+
+def test_a_session_deleted_from_the_database_is_read_from_its_copy(
+    world: World, tmp_path: Path
+) -> None:
+    archived, rows = Archived(world), opencode_rows(world)
+    project = tmp_path / "project"
+    project.mkdir()
+    gone, _ = (rows.session(f"ses_{name}", directory=str(project)) for name in ("one", "two"))
+    with world.daemon():
+        chat(rows, "ses_one", "Look into the quaggas.")
+        chat(rows, "ses_two", "Look into the okapis.")
+        until(lambda: len(archived.copies("live", "ses_")) == 2, "copies of both")
+        chat(rows, "ses_one", "And into the zebras.")
+        until(lambda: b"zebras" in content(archived.copies("live", "ses_one")[0]), "the new copy")
+        assert b"quaggas" not in content(archived.copies("live", "ses_two")[0])
+        before = world.run("export", "ses_one", "--format", "json", "--json")
+        forget(rows, "ses_one")
+        archived.taken_over("ses_one")
+    with world.daemon():  # a start finds the same
+        wait(world, "ses_one", archived=True, gone=False, userMessageCount=2)
+        wait(world, "ses_two", archived=False, userMessageCount=1)
+        assert "ses_one" in hit_by(world, "zebras")
+        after = world.run("export", "ses_one", "--format", "json", "--json")
+        assert json.dumps(before).count("zebras") == json.dumps(after).count("zebras") > 0
+
+        world.run("restore", "ses_one", "--to", str(tmp_path / "here"))
+        exported = json.loads((tmp_path / "here/ses_one.json").read_text())
+        world.run("restore", "ses_one", code=None)  # there is no opencode
+        assert "`--to DIR` writes a file for `opencode import`" in world.stderr
+        program = tmp_path / "bin/opencode"
+        program.parent.mkdir()
+        program.write_text(IMPORTER)
+        program.chmod(0o755)
+        world.env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+        assert world.run("restore", "ses_one").strip() == gone
+        assert json.loads(Path(f"{rows.path}.imported").read_text()) == exported
+        assert Path(f"{rows.path}.where").read_text().strip() == str(project)
+
+        world.run("purge", "ses_one", "--yes")
+        assert not archived.copies("*", "ses_one")
+        assert archived.copies("live", "ses_two")
+    assert exported["info"]["id"] == "ses_one"
+    assert exported["info"]["time"]["created"] > 0
+    texts = [part["text"] for message in exported["messages"] for part in message["parts"]]
+    assert texts[::2] == ["Look into the quaggas.", "And into the zebras."]
+
+
+@pytest.mark.parametrize("broken", ["zstd", "sqlite"])
+def test_a_damaged_copy_is_said_and_kept(world: World, broken: str) -> None:
+    import zstandard
+
+    archived, rows = Archived(world), opencode_rows(world)
+    rows.session("ses_one")
+    with world.daemon():
+        chat(rows, "ses_one", "Look into the quaggas.")
+        until(lambda: archived.copies("live", "ses_one"), "a copy")
+        forget(rows, "ses_one")
+        archived.taken_over("ses_one")
+        [copy] = archived.copies("gone", "ses_one")
+        copy.write_bytes(b"x" if broken == "zstd" else zstandard.compress(b"x" * 5000))
+        world.run("restore", "ses_one", code=None)
+        assert world.code != 0
+        assert "Traceback" not in world.stderr
+        world.run("tree", "ses_one", code=None)
+        assert "Traceback" not in world.stderr
+        assert copy.exists()
+
+
+def test_a_database_that_cannot_be_read_loses_nothing(world: World) -> None:
+    """Not there is not gone: while the file is no database, copies are not taken for the rows."""
+    archived, rows = Archived(world), opencode_rows(world)
+    rows.session("ses_one")
+    with world.daemon():
+        chat(rows, "ses_one", "Look into the quaggas.")
+        until(lambda: archived.copies("live", "ses_one"), "a copy")
+    with sqlite3.connect(rows.path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = rows.path.read_bytes()
+    rows.path.write_bytes(b"not a database" * 1000)
+    with world.daemon():
+        until(lambda: world.call("status")["problems"], "the problem")
+        assert archived.copies("live", "ses_one")
+    rows.path.write_bytes(whole)
+    with world.daemon():
+        wait(world, "ses_one", archived=False, gone=False)
+        assert not archived.copies("gone")
