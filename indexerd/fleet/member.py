@@ -429,7 +429,8 @@ async def _names(server: Server, identity: Identity) -> set[str]:
     ]
     names = {hello.name for hello in hellos if isinstance(hello, records.Hello)}
     if hellos and not names:
-        raise UsageError(f"the code's key does not fit this fleet: {hellos[0]}")
+        hint = "if the key was rotated just now, try again in a moment"
+        raise UsageError(f"the code's key does not fit this fleet: {hellos[0]}", hint=hint)
     return names
 
 
