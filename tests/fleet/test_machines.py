@@ -42,6 +42,7 @@ def test_two_commands_show_one_machines_sessions_on_the_other(fleet: Start) -> N
     assert "Zebra polish" in listed
     assert "host-a" in listed
     found_by(b, "gleams", session)
+    found_by(b, "shiny", session)
     assert "Zebra polish" in b.run("search", "shiny")
     assert "Zebra polish" in b.run("show", session.id)
     assert b.run("resume", session.id).splitlines()[-1].startswith("ssh me@gate -t ")
