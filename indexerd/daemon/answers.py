@@ -119,8 +119,8 @@ class Answers:
 
         projects = [*count("project", cwd=None).items()][:PROJECTS_MAX]
         tags = Counter[str]()
-        for listed, number in count("tags", tag=None).items():
-            tags.update(dict.fromkeys(filter(None, listed.split("\n")), number))
+        for lines, number in count("tags", tag=None).items():
+            tags.update(dict.fromkeys(filter(None, lines.split("\n")), number))
         return {
             "agents": count("agent", agent=None),
             "projects": [{"cwd": cwd, "sessions": number} for cwd, number in projects],

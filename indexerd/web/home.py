@@ -100,7 +100,8 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
-    shown |= {"counts": {"agents": {}, "tags": {}, "times": {}}, "projects": [], "full": False, "soon": None}
+    shown |= {"counts": {key: {} for key in ("agents", "tags", "times")}, "projects": []}
+    shown |= {"full": False, "soon": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
     except IndexerdError as bad:  # such as an expired cursor; shown in place of the results
