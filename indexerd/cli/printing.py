@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from indexerd import times
@@ -20,11 +19,11 @@ _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of a cell at least
 _SHOWN = 20  # values shown of a list
 _WORD = 16  # characters of a word at most that is not cut
-_TIMES = ("modifiedAt", "lastActivity", "timestamp")
+_TIMES = ("modifiedAt", "lastActivity", "timestamp", "seenAt", "at")
 _HEADERS = {"sessionId": "session", "cwd": "directory", "leafId": "leaf", "active": "current"}
 _HEADERS |= {"modifiedAt": "active", "lastActivity": "active", "timestamp": "age", "id": "entry"}
 _HEADERS |= {"userMessageCount": "prompts", "userMessages": "prompts", "current": "", "text": ""}
-_HEADERS |= {"branchPointId": "branches off at", "gist": "summary"}
+_HEADERS |= {"seenAt": "seen", "at": "age", "branchPointId": "branches off at", "gist": "summary"}
 _NAMES = {"cwd": "directory", "createdAt": "started", "modifiedAt": "last active"}
 _NAMES |= {"messageCount": "messages", "userMessageCount": "prompts", "userMessages": "prompts"}
 _NAMES |= {"newUserMessages": "new prompts", "lastScanAt": "last scan", "costUsd": "cost"}
@@ -231,9 +230,7 @@ def exact(text: str) -> str:
 
 def when(timestamp: str) -> str:
     """Write a time in the local zone, and how long ago it was."""
-    moment = times.iso_ms(timestamp)
-    local = datetime.fromtimestamp(moment / 1000).astimezone()
-    return f"{local:%Y-%m-%d %H:%M} ({age(timestamp)})" if moment else ""
+    return f"{local} ({age(timestamp)})" if (local := times.local(timestamp)) else ""
 
 
 def age(timestamp: str) -> str:

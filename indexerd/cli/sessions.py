@@ -210,7 +210,7 @@ def status(answer: Any) -> Iterator[str]:
     if soon := answer["deletedSoon"]:
         yield from ("", *render.paragraph(f"{soon['cause']}\n{soon['cure']}"))
     for problem in answer["problems"]:
-        yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
+        yield from ("", f"{safe(problem['code'])} since {render.when(problem['since'])}")
         yield from render.paragraph(f"{problem['cause']}\nfix: {problem['cure']}", "  ")
 
 

@@ -363,12 +363,10 @@ class Names:
         items = []
         for row in newest[: args.limit]:
             name = label = clean_line(row.name, _NAME_MAX)
-            seconds = now - row.modified / 1000
             if len(label) > _LABEL_MAX:
                 label = label[: _LABEL_MAX - 1].rstrip() + "…"
             shown = {"sessionId": row.session_id, "name": name, "label": label or row.session_id}
-            ago, day = age(seconds).removesuffix(" ago"), iso_of_ms(row.modified)[:10]
-            shown["age"] = ago if seconds < 7 * 86_400 else day
+            shown["age"] = age(now - row.modified / 1000).removesuffix(" ago")
             items.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})
         return items
 

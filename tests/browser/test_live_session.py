@@ -288,7 +288,8 @@ def test_a_files_card_fits_a_phone(home: Served, tabs: Tabs) -> None:
     link = page.locator("#files .entry > a")
     expect(link).to_have_text(re.compile(r"^message \d\d:\d\d$"))
     left, right = path.bounding_box(), link.bounding_box()
-    assert left and right
+    assert left
+    assert right
     assert left["x"] + left["width"] <= right["x"]
     assert abs(left["y"] - right["y"]) < 6
 

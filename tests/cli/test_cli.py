@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -150,9 +152,20 @@ def test_complete_offers_sessions_to_insert(home: Home) -> None:
         "named": True,
         "insert": f"@@{home.cache.id} ",
     }
+    assert items[2]["age"] == "1y"
     plain = home.ix("complete", "tune", cwd=home.shop).stdout
     assert plain == f"@@{home.retry.id}\tTune the retry loop\t2d\n"
     assert home.ix("complete", "zebra").stdout == ""
+
+
+def test_a_moment_is_shown_in_the_local_zone(home: Home) -> None:
+    """In `show` and in Markdown, with the zone's name; JSON has UTC."""
+    stored = home.json("show", home.cache.id)["session"]["modifiedAt"]
+    here = datetime.fromisoformat(stored).astimezone(ZoneInfo("Asia/Kolkata"))
+    for argv in (["show", home.cache.id], ["export", home.cache.id, "--format", "md"]):
+        shown = home.ix(*argv, env={"TZ": "Asia/Kolkata"}).stdout
+        assert f"{here:%Y-%m-%d %H:%M} IST" in shown
+        assert (stored.endswith("Z"), stored in shown) == (True, False)
 
 
 def test_search_finds_names_and_messages(home: Home) -> None:
