@@ -298,13 +298,14 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
 @cli.command(
     cli.REF,
     cli.flag("--yes", "Do not ask for confirmation."),
-    cli.flag("--transcript", "Also delete the agent's own session file. This cannot be undone."),
+    cli.flag("--transcript", "Also delete the agent's own session file."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool) -> int:
     """Forget a session, and do not read it again.
 
-    Removes everything that indexerd stores about it. The agent's own file stays, unless you pass
-    --transcript.
+    This cannot be undone. It removes the session's name, description, summary and digests, your
+    title, tags, labels and notes, its searchable text, and its copies in the archive; in a fleet,
+    on all machines. The agent's own file stays, unless you pass --transcript.
     """
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
@@ -327,10 +328,12 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("not a terminal: pass --yes", hint="nothing was removed")
     aside(f"{safe(planned['name'] or '')}  {safe(planned['sessionId'])}")
+    aside("Its name, summary, digests and searchable text go, and your title, tags and notes.")
     for path in planned["files"]:
         aside(f"  {render.exact(path)}")
-    last = "Also delete the agent's own file? This cannot be undone."
-    first = "Forget this session? The agent's own file stays, and is not read again."
+    last = "Also delete the agent's own file?"
+    first = "Forget this session? This cannot be undone."
+    first += "" if transcript else " The agent's own file stays, and is not read again."
     questions = [first, *([last] if transcript else ())]
     return all(click.confirm(question, err=True) for question in questions)
 
