@@ -406,7 +406,14 @@ def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
     for command in (["config", "check"], ["list"]):
         missing = home.json("--config", str(tmp_path / "none"), *command, code=78)
         assert "no such file" in missing["error"]["message"]
-    for text, problem in (("a = [", "Invalid"), ('digest.model = "no/a"', "digest.model: not a")):
+    for text, problem in (
+        ("a = [", "Invalid"),
+        ('digest.model = "no/a"', "digest.model: not a"),
+        ("agents.pi = 5", "agents.pi: must be a table\n"),
+        ("index.backfill_days = 1.5", "index.backfill_days: must be a whole number\n"),
+        ("archive.max_gb = 1e9", "archive.max_gb: must be at most 100000\n"),
+        ('web.listen = "127.0.0.1:99999"', "web.listen: must have a port of at most 65535\n"),
+    ):
         path.write_text(text)
         told = home.ix("--config", str(path), "config", "check")
         assert (told.returncode, f"{path}: {problem}" in told.stderr) == (78, True)

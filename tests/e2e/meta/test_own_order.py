@@ -104,6 +104,8 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
         for wrong in ({"tags": ["x"] * 13}, {"pinned": 1}, {"tags": "x"}):
             with pytest.raises(UsageError):
                 world.call("update", ref=fork.id, **wrong)
+        world.run("tag", fork.id, *map(str, range(13)), code=2)
+        assert "tags: at most 12 are allowed\n" in world.stderr
         world.run("pin", "no such session", code=3)
 
 
