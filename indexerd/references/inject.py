@@ -60,12 +60,14 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
         source += f", summarised by {meta.model}"
         description = line(meta.description)
         summary = redact(clean_text(meta.summary[:_READ_MAX], _READ_MAX))[0]
+    if description in " ".join(summary.replace("\n- ", "\n").split()):  # of the built-in model
+        description = ""
     shown = [text for tag in tags if (text := inline(line(tag), TAG_MAX))]
     lines = [
         f"{inline(line(row['name']), NAME_MAX) or '-'} ({row['sessionId']})",
         f"source: {inline(line(source), LINE_MAX)}",
         f"updatedAt: {inline(updated, 64)}",
-        f"description: {inline(description, DESCRIPTION_MAX) or '-'}",
+        *([f"description: {inline(description, DESCRIPTION_MAX)}"] if description else ()),
         f"summary:\n{quoted(summary, SUMMARY_MAX) if summary.strip() else '> -'}",
         f"tags: {', '.join(shown) or '-'}",
     ]
@@ -85,7 +87,9 @@ def answer_block(
     """Write the message for an answer that is already redacted."""
     name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
-    lines += [f"[{c['entryId']}] {c['role']}: {c['excerpt']}" for c in answer["citations"]]
+    said = " ".join(answer["answerMarkdown"].replace("\n> ", "\n").split())
+    cited = [each for each in answer["citations"] if each["excerpt"] not in said]
+    lines += [f"[{each['entryId']}] {each['role']}: {each['excerpt']}" for each in cited]
     lines += [f"Note: {note}" for note in answer["notes"]]
     body = quoted("\n".join(lines), max_bytes)
     part = f"## {name or '-'} ({row['sessionId']})\n{body}"

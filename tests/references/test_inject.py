@@ -58,6 +58,15 @@ def test_a_poisoned_session_stays_data() -> None:
         assert not line or line.startswith(ours), line
 
 
+def test_a_description_made_of_the_summary_is_left_out() -> None:
+    told = "It asks first. A test covers it."
+    section = section_of(
+        description=told, summary="## Outcome\n- It asks first.\n- A test covers it."
+    )
+    assert section.count("A test covers it.") == 1
+    assert f"description: {told}" in section_of(description=told)
+
+
 @given(
     st.lists(st.text(max_size=400), min_size=1, max_size=5),
     st.integers(min_value=500, max_value=3000),

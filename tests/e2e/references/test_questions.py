@@ -81,6 +81,8 @@ def test_the_command_prints_answer_citations_and_notes(running: World) -> None:
     assert lines[1].startswith("confidence: ")
     assert f"> [{session.last}]" not in lines
     assert text.count(WORDS) == 1
+    block = running.run("expand", f"@@{session.id}: why are alerts written to a file?")
+    assert block.partition("Answer from a referenced session")[2].count(WORDS) == 1
     found = running.run("--json", "ask", session.id, "why alerts to a file?")
     assert found["sessionId"] == session.id
     assert found["usage"]["model"] == "local/extractive"
