@@ -35,7 +35,7 @@ from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 
 ROWS = 100  # sessions that are listed
-WIDE, NARROW = 100, 60  # columns: the preview is beside the list; a row is only age and name
+WIDE = 100  # columns, from which the preview is beside the list
 _AGE, _AGENT, _PROJECT = 5, 8, 14  # columns
 _DIM = "fg:ansibrightblack"
 _KEYS = "Enter resume · Tab show · Esc leave · type to search all projects"
@@ -159,7 +159,7 @@ class _Picker:
     def _list(self) -> StyleAndTextTuples:
         if not self._rows:
             return [("", "no sessions")]
-        narrow, lines = self._width < NARROW, StyleAndTextTuples()
+        narrow, lines = self._width < render.NARROW, StyleAndTextTuples()
         room = self._width - _AGE - (2 if narrow else _AGENT + _PROJECT + 4)
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")

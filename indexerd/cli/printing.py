@@ -35,7 +35,8 @@ _MARKS = re.compile(  # of Markdown inside a line
     r"\*\*(?P<bold>.{1,300}?)\*\*|`(?P<code>[^`]{1,300})`"
     r"|\[(?P<link>[^\]]{1,300})\]\((?P<url>https?://[^)\s]{1,300})\)"
 )
-_STYLE, _ITEM = re.compile(r"\x1b\[\d+m"), re.compile(r" *(?:[-*+] |\d+[.)] )?")
+_STYLE, _ITEM = re.compile(r"\x1b\[\d+m"), re.compile(r" *(?:[-*+>] |\d+[.)] )?")
+NARROW = 60  # columns of a terminal, below which tables have fewer
 DEEPEST = 12  # levels of indentation in a tree
 
 

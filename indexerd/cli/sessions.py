@@ -26,7 +26,7 @@ from indexerd.paths import basename, directory_of
 from indexerd.times import since
 
 _PLACES = 3  # in a session that are shown of a search, about
-_WIDE, _NARROW = 160, 60  # columns of a terminal, below which lists are shortened
+_WIDE = 160  # columns of a terminal, below which ids are cut
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
@@ -75,7 +75,7 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
         _shorten(shown)
         for row in shown:
             row["cwd"] = basename(row["cwd"])
-    columns = columns if render.columns() >= _NARROW else "sessionId modifiedAt name"
+    columns = columns if render.columns() >= render.NARROW else "sessionId modifiedAt name"
     if any("machine" in row for row in rows):
         columns += " machine"
     render.page(render.records(columns, shown))
@@ -190,7 +190,7 @@ def family(answer: Any) -> Iterator[str]:
     columns = "sessionId agent modifiedAt userMessageCount current name"
     if render.columns() < _WIDE:
         _shorten(answer["members"])
-    columns = columns if render.columns() >= _NARROW else "sessionId current name"
+    columns = columns if render.columns() >= render.NARROW else "sessionId current name"
     yield from render.records(columns, answer["members"])
     if "missingParent" in answer:
         aside("the parent of the first session is unknown")

@@ -85,7 +85,8 @@ def branches(answer: Any) -> Iterator[str]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
         tip["gist"] = render.without_marks(" ".join(filter(None, why)))
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
-    return render.records(columns, answer["tips"])
+    narrow = render.columns() < render.NARROW
+    return render.records("leafId active gist" if narrow else columns, answer["tips"])
 
 
 @cli.method("context", cli.REF, cli.LEAF)

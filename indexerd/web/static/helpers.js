@@ -27,7 +27,7 @@
   const digits = (number) => (number < 1000 ? String(number) : format.format(number));
   const count = (number, word, many = `${word}s`) =>
     `${digits(number)} ${number === 1 ? word : many}`;
-  const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
+  const dollars = (cost) => (typeof cost === "number" ? `$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}` : "");
   const cost = ({ costUsd, costEstimatedUsd }) => // "~": some of it is an estimate
     (costEstimatedUsd ? `~${dollars((costUsd || 0) + costEstimatedUsd)}` : costUsd ? dollars(costUsd) : "");
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
