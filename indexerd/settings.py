@@ -354,8 +354,8 @@ def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
         message, hint = "no such key", "`indexerd config show` lists every setting"
     elif key.startswith("model_keys") or key == "digest.model":
         message = "not a model key" if "." in key else message
-        hint = "write google/gemini-3.5-flash-lite or another model of google, or openai/MODEL,"
-        hint += " for any server of that kind, or local/extractive"
+        hint = "write provider/model: google/gemini-3.5-flash-lite, openai/… for any server"
+        hint += " of that kind, or local/extractive"
     elif key.startswith("redact.extra_patterns.") and error["type"] == "value_error":
         key, _, place = key.rpartition(".")
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"

@@ -51,7 +51,7 @@ TAG = cli.option("--tag", "Only sessions with this tag.", metavar="TAG")
     cli.flag("--all", "everywhere", "List every project's sessions."),
     SINCE,
     TAG,
-    click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True),
+    cli.option("-n", "--limit", "How many.", type=click.IntRange(1), default=50, show_default=True),
     cli.option("--page", "Which page of that many.", type=click.IntRange(1), default=1),
     cli.flag("--archived", "Include archived sessions, and those whose file is gone."),
     cli.flag("--subagents", "Include sub-agents' sessions."),
@@ -148,7 +148,9 @@ def _words(name: str) -> Any:
 
 
 QUERY, QUESTION = _words("query"), _words("question")
-LIMIT = click.option("-n", "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
+LIMIT = cli.option(
+    "-n", "--limit", "How many.", type=click.IntRange(1, _PAGE), default=20, show_default=True
+)
 
 
 @cli.command(QUERY, cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
