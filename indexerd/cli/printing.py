@@ -91,9 +91,12 @@ def wrapped(line: str, rest: str | None = None, first: str = "") -> Iterator[str
 
     `rest` is put before all lines but the first, `first` before that one.
     """
+    room = columns()
+    if math.isinf(room):
+        yield first + line
+        return
     from rich.cells import cell_len
 
-    room = columns()
     rest = " " * len(_ITEM.findall(line)[0]) if rest is None else rest
     shown, begun = first, False
     for word in re.findall(r" *[^ ]+", line) if cell_len(first + line) > room else [line]:

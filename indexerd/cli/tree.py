@@ -98,7 +98,7 @@ def context(answer: Any) -> Iterator[str]:
     yield from render.fields(answer | facts, "model thinkingLevel messages")
     for message in answer["messages"]:
         yield from ("", *render.heading(message["role"], f"  {safe(message['entryId'])}"))
-        yield from [render.exact(message["text"])] if message["text"] else ()
+        yield from render.paragraph(message["text"]) if message["text"] else ()
 
 
 @cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
