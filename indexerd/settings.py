@@ -233,6 +233,21 @@ class Settings(Section):
     agents: Agents = Agents()
 
 
+_PLAIN = {  # the validator's words -> ours
+    "^(Input|String|List|Value) should ": "must ",
+    "valid (dictionary.*)": "table",
+    "valid integer.*": "whole number",
+    "a valid boolean.*": "true or false",
+    "a valid string.*": "text",
+    "valid (list|number).*": r"\1",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    " after validation.*": "",
+    "must match pattern.*": "is too long, or has a character that is not allowed there",
+    "^Port out of range.*": "must have a port of at most 65535",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Settings and their sources; with `problems` nothing is indexed."""
@@ -332,14 +347,15 @@ def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
 def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
     key = ".".join(str(part) for part in error["loc"])
     message = str(error["msg"]).removeprefix("Value error, ")
-    message = re.sub("^(Input|String|List|Value) should ", "must ", message)
+    for theirs, ours in _PLAIN.items():
+        message = re.sub(theirs, ours, message)
     hint = "`indexerd config show` lists every setting"
     if error["type"] == "extra_forbidden":
         message, hint = "no such key", "`indexerd config show` lists every setting"
     elif key.startswith("model_keys") or key == "digest.model":
         message = "not a model key" if "." in key else message
-        hint = "provider/model: google/…, for example google/gemini-3.5-flash-lite, or openai/…,"
-        hint += " for any server of that kind; or local/extractive"
+        hint = "write provider/model: google/gemini-3.5-flash-lite, openai/… for any server"
+        hint += " of that kind, or local/extractive"
     elif key.startswith("redact.extra_patterns.") and error["type"] == "value_error":
         key, _, place = key.rpartition(".")
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"

@@ -35,6 +35,13 @@ def iso_of_ms(ms: int) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def local(text: str) -> str:
+    """Write a time for people, in this machine's zone, with the zone; "" for any other text."""
+    moment = iso_ms(text)
+    here = datetime.fromtimestamp(moment / 1000).astimezone()
+    return f"{here:%Y-%m-%d %H:%M %Z}" if moment else ""
+
+
 def since(text: str, now: float) -> str:
     """Return the time that a user means; `now` in seconds since the epoch. Else UsageError.
 

@@ -171,8 +171,13 @@ def put(lines: Iterable[str]) -> None:
 
 
 def aside(text: str, end: str = "\n") -> None:
-    """Print a line on stderr; a failure is ignored."""
+    """Print a line on stderr, on a terminal broken between words; a failure is ignored."""
     try:
+        if end and sys.stderr.isatty():
+            from textwrap import fill
+
+            room = os.get_terminal_size(sys.stderr.fileno()).columns
+            text = fill(text, room or 80, break_long_words=False, break_on_hyphens=False)
         sys.stderr.write(text + end)
         sys.stderr.flush()
     except OSError:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from indexerd.amounts import count
+from indexerd.cli import printing as render
 from indexerd.cli.backend import App, put, safe
 from indexerd.cli.main import as_json, command, current, flag
 from indexerd.errors import IndexerdError
@@ -38,9 +39,10 @@ def doctor() -> int:
     checks = [dict(zip(keys, map(shown_path, words), strict=True)) for words in _checks(current())]
     if not as_json({"checks": checks}):
         for check in checks:
-            put([f"{check['state']:4}  {check['name']}: {safe(check['found'], 2000)}"])
+            line = f"{check['state']:4}  {check['name']}: {safe(check['found'], 2000)}"
+            put(render.wrapped(line, " " * 6))
             if check["state"] != "ok":
-                put([f"      {safe(check['cure'])}"])
+                put(render.wrapped(f"      {safe(check['cure'])}"))
     return 1 if any(check["state"] == "bad" for check in checks) else 0
 
 

@@ -38,7 +38,7 @@ ROWS = 100  # sessions that are listed
 WIDE = 100  # columns, from which the preview is beside the list
 _AGE, _AGENT, _PROJECT = 5, 8, 14  # columns
 _DIM = "fg:ansibrightblack"
-_KEYS = " Enter resume · Tab show · Esc leave · type to search all projects"
+_KEYS = "Enter resume · Tab show · Esc leave · type to search all projects"
 
 Row = dict[str, Any]
 
@@ -144,7 +144,8 @@ class _Picker:
         beside = VSplit([rows, Window(width=1, char="│"), about])
         below = HSplit([rows, Window(height=1, char="─"), about])
         body = DynamicContainer(lambda: beside if _columns() >= WIDE else below)
-        foot = Window(FormattedTextControl(lambda: self._note or _KEYS), height=1)
+        note = FormattedTextControl(lambda: fill(self._note or _KEYS, _columns()))
+        foot = Window(note, dont_extend_height=True)
         return Layout(HSplit([prompt, body, foot]), query)
 
     @property
@@ -158,25 +159,26 @@ class _Picker:
     def _list(self) -> StyleAndTextTuples:
         if not self._rows:
             return [("", "no sessions")]
-        room = max(10, self._width - _AGE - _AGENT - _PROJECT - 4)
-        lines = StyleAndTextTuples()
+        narrow, lines = self._width < render.NARROW, StyleAndTextTuples()
+        room = self._width - _AGE - (2 if narrow else _AGENT + _PROJECT + 4)
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(row["cwd"]))
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
-            before = f"{age:>{_AGE}} {row['agent']:{_AGENT}} "
-            lines += [(dim, before), (style, render.fitted(safe(row["name"]), room))]
-            lines.append((dim, f" {render.fitted(place, _PROJECT)}\n"))
+            agent = "" if narrow else f" {row['agent']:{_AGENT}}"
+            before = f"{age:>{_AGE}}{agent} "
+            lines += [(dim, before), (style, render.fitted(safe(row["name"]), max(10, room)))]
+            lines.append((dim, "\n" if narrow else f" {render.fitted(place, _PROJECT)}\n"))
         return lines
 
     def _about(self) -> StyleAndTextTuples:
         if not self._rows or self._at < 0:
             return []
         row = self._rows[self._at]
-        lines: StyleAndTextTuples = [("bold", f"{safe(row['name'])}\n")]
-        facts = [safe(row["cwd"]), count(row["userMessageCount"], "prompt"), *row["models"]]
-        lines.append((_DIM, safe(" · ".join(facts)) + "\n\n"))
-        texts = filter(None, (row["description"], row["firstUserMessage"]))
-        for line in (line for text in texts for line in [*render.paragraph(text), ""]):
-            lines.append(("", fill(line, max(20, self._width - 2)) + "\n"))
-        return lines
+        facts = [row["agent"], count(row["userMessageCount"], "prompt"), *row["models"], row["cwd"]]
+        texts = [("bold", row["name"]), (_DIM, " · ".join(map(safe, facts))), ("", "")]
+        for text in (row["description"], row["firstUserMessage"]):
+            if text not in ("", row["name"]):
+                texts += [("", line) for line in (*text.split("\n"), "")]
+        width = max(20, self._width - 2)
+        return [(style, fill(safe(line, 4000), width) + "\n") for style, line in texts]

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from indexerd import times
@@ -19,22 +18,25 @@ from indexerd.cli.main import current
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of a cell at least
 _SHOWN = 20  # values shown of a list
-_TIMES = ("modifiedAt", "lastActivity", "timestamp")
+_WORD = 16  # characters of a word at most that is not cut
+_TIMES = ("modifiedAt", "lastActivity", "timestamp", "seenAt", "at")
 _HEADERS = {"sessionId": "session", "cwd": "directory", "leafId": "leaf", "active": "current"}
 _HEADERS |= {"modifiedAt": "active", "lastActivity": "active", "timestamp": "age", "id": "entry"}
 _HEADERS |= {"userMessageCount": "prompts", "userMessages": "prompts", "current": "", "text": ""}
-_HEADERS |= {"branchPointId": "branches off at", "gist": "summary"}
+_HEADERS |= {"seenAt": "seen", "at": "age", "branchPointId": "branches off at", "gist": "summary"}
 _NAMES = {"cwd": "directory", "createdAt": "started", "modifiedAt": "last active"}
 _NAMES |= {"messageCount": "messages", "userMessageCount": "prompts", "userMessages": "prompts"}
 _NAMES |= {"newUserMessages": "new prompts", "lastScanAt": "last scan", "costUsd": "cost"}
 _NAMES |= {"costEstimatedUsd": "estimated cost"}
 _NAMES |= {"durationMs": "duration", "dailyUsd": "daily cap", "spentUsd": "spent"}
-_NAMES |= {"fullMessageCount": "messages on path", "foldedMessages": "summarised"}
+_NAMES |= {"fullMessageCount": "prompts and answers", "foldedMessages": "summarised"}
 _HEADING = re.compile(r"(?<!\S)#{2,6} ")  # in one line, headings are no lines
 _MARKS = re.compile(  # of Markdown inside a line
     r"\*\*(?P<bold>.{1,300}?)\*\*|`(?P<code>[^`]{1,300})`"
     r"|\[(?P<link>[^\]]{1,300})\]\((?P<url>https?://[^)\s]{1,300})\)"
 )
+_STYLE, _ITEM = re.compile(r"\x1b\[\d+m"), re.compile(r" *(?:[-*+>] |\d+[.)] )?")
+NARROW = 60  # columns of a terminal, below which tables have fewer
 DEEPEST = 12  # levels of indentation in a tree
 
 
@@ -72,11 +74,37 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def fitted(cell: str, width: int) -> str:
-    """Cut or fill a cell to a width in columns."""
+    """Cut or fill a cell to a width in columns; a plain word is not cut."""
     from rich.cells import cell_len, set_cell_size
 
-    long = cell_len(cell) > width
-    return set_cell_size(cell, width - long) + "…" * long
+    if cell_len(cell) <= width:
+        return set_cell_size(cell, width)
+    cut = set_cell_size(cell, width - 1)
+    words, _, part = cut.rpartition(" ")
+    plain = len(part) <= _WORD and (part.lstrip("(") + cell[len(cut)]).isalpha()
+    whole = words if words and plain else cut
+    return set_cell_size(whole.rstrip() + "…", width)
+
+
+def wrapped(line: str, rest: str | None = None, first: str = "") -> Iterator[str]:
+    """Break a line between words where a terminal is too narrow; longer words stay whole.
+
+    `rest` is put before all lines but the first, `first` before that one.
+    """
+    room = columns()
+    if math.isinf(room):
+        yield first + line
+        return
+    from rich.cells import cell_len
+
+    rest = " " * len(_ITEM.findall(line)[0]) if rest is None else rest
+    shown, begun = first, False
+    for word in re.findall(r" *[^ ]+", line) if cell_len(first + line) > room else [line]:
+        if begun and cell_len(_STYLE.sub("", shown + word)) > room:
+            yield shown
+            shown, word = rest, word.lstrip()  # noqa: PLW2901 - its spaces were at the break
+        shown, begun = shown + word, True
+    yield shown
 
 
 def columns() -> float:
@@ -104,7 +132,11 @@ def fields(values: Mapping[str, Any], names: str = "") -> Iterator[str]:
     """Write the named fields of an answer, or all of them, one per line, without empty ones."""
     shown = _as_texts({name: values.get(name) for name in names.split() or values})
     width = max(map(len, shown), default=0)
-    return (f"{name.ljust(width)}  {exact(text)}" for name, text in shown.items())
+    for name, text in shown.items():
+        head = f"{name.ljust(width)}  "
+        # A command's line stays whole, for copying.
+        lines = [head + text] if name == "resume" else wrapped(text, " " * len(head), head)
+        yield from map(exact, lines)
 
 
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -139,8 +171,8 @@ def _text(value: Any, name: str = "") -> str:
     return " ".join(str(value).split("\n"))
 
 
-def heading(name: str, more: str = "") -> str:
-    return styled(safe(name), _BOLD) + more
+def heading(name: str, more: str = "") -> Iterator[str]:
+    return wrapped(styled(safe(name), _BOLD) + more, "  ")
 
 
 def dim(text: str) -> str:
@@ -163,7 +195,8 @@ def page(lines: Iterable[str]) -> None:
 
 
 def paragraph(text: str, indent: str = "") -> Iterator[str]:
-    return (indent + line if line else "" for line in exact(text).split("\n"))
+    for line in exact(text).split("\n"):
+        yield from wrapped(indent + line) if line else [""]
 
 
 def markdown(text: str, indent: str = "") -> Iterator[str]:
@@ -176,7 +209,8 @@ def markdown(text: str, indent: str = "") -> Iterator[str]:
         if not fenced and (title := re.fullmatch(r"#{1,6} (.*)", line)):
             yield indent + styled(title[1].replace("**", ""), _BOLD)
         else:
-            yield (indent + (line if fenced else without_marks(line))).rstrip()
+            lines = [indent + line] if fenced else wrapped(indent + without_marks(line))
+            yield from map(str.rstrip, lines)
     yield from () if on_terminal() else paragraph(text, indent)
 
 
@@ -200,9 +234,7 @@ def exact(text: str) -> str:
 
 def when(timestamp: str) -> str:
     """Write a time in the local zone, and how long ago it was."""
-    moment = times.iso_ms(timestamp)
-    local = datetime.fromtimestamp(moment / 1000).astimezone()
-    return f"{local:%Y-%m-%d %H:%M} ({age(timestamp)})" if moment else ""
+    return f"{local} ({age(timestamp)})" if (local := times.local(timestamp)) else ""
 
 
 def age(timestamp: str) -> str:

@@ -26,7 +26,7 @@ from indexerd.paths import basename, directory_of
 from indexerd.times import since
 
 _PLACES = 3  # in a session that are shown of a search, about
-_WIDE, _NARROW = 120, 60  # columns of a terminal, below which lists are shortened
+_WIDE = 160  # columns of a terminal, below which ids are cut
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
@@ -51,7 +51,7 @@ TAG = cli.option("--tag", "Only sessions with this tag.", metavar="TAG")
     cli.flag("--all", "everywhere", "List every project's sessions."),
     SINCE,
     TAG,
-    click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True),
+    cli.option("-n", "--limit", "How many.", type=click.IntRange(1), default=50, show_default=True),
     cli.option("--page", "Which page of that many.", type=click.IntRange(1), default=1),
     cli.flag("--archived", "Include archived sessions, and those whose file is gone."),
     cli.flag("--subagents", "Include sub-agents' sessions."),
@@ -71,12 +71,11 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
     if cli.as_json({**answer, "sessions": rows}):
         return
     columns, shown = "sessionId modifiedAt agent userMessageCount name cwd", [*map(_marked, rows)]
-    if (width := render.columns()) < _WIDE:  # the name needs the room
-        ids = {row["sessionId"] for row in shown}
-        length = next(n for n in range(8, 1000) if len({key[:n] for key in ids}) == len(ids))
+    if render.columns() < _WIDE:
+        _shorten(shown)
         for row in shown:
-            row |= {"sessionId": row["sessionId"][:length], "cwd": basename(row["cwd"])}
-        columns = columns if width >= _NARROW else "sessionId modifiedAt name"
+            row["cwd"] = basename(row["cwd"])
+    columns = columns if render.columns() >= render.NARROW else "sessionId modifiedAt name"
     if any("machine" in row for row in rows):
         columns += " machine"
     render.page(render.records(columns, shown))
@@ -84,6 +83,14 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
         aside(f"more: --page {page + 1}, or a larger -n")
+
+
+def _shorten(rows: list[dict[str, Any]]) -> None:
+    """Cut ids as far as they tell the rows apart: names need the room."""
+    ids = {row["sessionId"] for row in rows}
+    length = next(n for n in range(8, 1000) if len({key[:n] for key in ids}) == len(ids))
+    for row in rows:
+        row["sessionId"] = row["sessionId"][:length]
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +122,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
     row["namedBy"] = by[row["nameSource"]]
-    yield render.heading(row["name"])
+    yield from render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
     if meta:
@@ -141,7 +148,9 @@ def _words(name: str) -> Any:
 
 
 QUERY, QUESTION = _words("query"), _words("question")
-LIMIT = click.option("-n", "--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
+LIMIT = cli.option(
+    "-n", "--limit", "How many.", type=click.IntRange(1, _PAGE), default=20, show_default=True
+)
 
 
 @cli.command(QUERY, cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
@@ -162,11 +171,10 @@ def search(limit: int, **params: Any) -> Iterator[str]:
         facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
         facts += [f"on {safe(row['machine'])}"] if "machine" in row else []
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
-        yield render.heading(row["name"], f"  {key}")
-        yield render.dim("  " + "  ".join(filter(None, facts)))
+        yield from render.heading(row["name"], f"  {key}")
+        yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
         for hit in places:
-            lines = render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
-            yield from map(render.without_marks, lines)
+            yield from render.markdown(f"{hit['field']}: {hit['snippet']}", "  ")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if not answer["hits"]:
@@ -182,6 +190,9 @@ def family(answer: Any) -> Iterator[str]:
         member["name"] = indent + _ORIGINS[member["relation"]] + safe(member["name"]) + gone
         member["current"] = member["sessionId"] == answer["sessionId"]
     columns = "sessionId agent modifiedAt userMessageCount current name"
+    if render.columns() < _WIDE:
+        _shorten(answer["members"])
+    columns = columns if render.columns() >= render.NARROW else "sessionId current name"
     yield from render.records(columns, answer["members"])
     if "missingParent" in answer:
         aside("the parent of the first session is unknown")
@@ -201,7 +212,7 @@ def status(answer: Any) -> Iterator[str]:
     if soon := answer["deletedSoon"]:
         yield from ("", *render.paragraph(f"{soon['cause']}\n{soon['cure']}"))
     for problem in answer["problems"]:
-        yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
+        yield from ("", f"{safe(problem['code'])} since {render.when(problem['since'])}")
         yield from render.paragraph(f"{problem['cause']}\nfix: {problem['cure']}", "  ")
 
 
@@ -289,13 +300,14 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
 @cli.command(
     cli.REF,
     cli.flag("--yes", "Do not ask for confirmation."),
-    cli.flag("--transcript", "Also delete the agent's own session file. This cannot be undone."),
+    cli.flag("--transcript", "Also delete the agent's own session file."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool) -> int:
     """Forget a session, and do not read it again.
 
-    Removes everything that indexerd stores about it. The agent's own file stays, unless you pass
-    --transcript.
+    This cannot be undone. It removes the session's name, description, summary and digests, your
+    title, tags, labels and notes, its searchable text, and its copies in the archive; in a fleet,
+    on all machines. The agent's own file stays, unless you pass --transcript.
     """
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
@@ -318,10 +330,12 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("not a terminal: pass --yes", hint="nothing was removed")
     aside(f"{safe(planned['name'] or '')}  {safe(planned['sessionId'])}")
+    aside("Its name, summary, digests and searchable text go, and your title, tags and notes.")
     for path in planned["files"]:
         aside(f"  {render.exact(path)}")
-    last = "Also delete the agent's own file? This cannot be undone."
-    first = "Forget this session? The agent's own file stays, and is not read again."
+    last = "Also delete the agent's own file?"
+    first = "Forget this session? This cannot be undone."
+    first += "" if transcript else " The agent's own file stays, and is not read again."
     questions = [first, *([last] if transcript else ())]
     return all(click.confirm(question, err=True) for question in questions)
 
@@ -409,7 +423,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - the command is one for a shell
     answer = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
     if not cli.as_json(answer):
-        yield render.heading(row["name"], f"  {row['sessionId']}")
+        yield from render.heading(row["name"], f"  {row['sessionId']}")
         yield render.exact(command)
 
 
@@ -449,7 +463,7 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
 @cli.method("query_session", cli.SESSION, QUESTION, cli.LEAF)
 def ask(answer: Any) -> Iterator[str]:
     """Ask one past session a question."""
-    yield render.heading(answer["name"], f"  {safe(answer['sessionId'])}")
+    yield from render.heading(answer["name"], f"  {safe(answer['sessionId'])}")
     yield from (f"confidence: {safe(answer['confidence'])}", "")
     yield from (*render.markdown(answer["answerMarkdown"], "  "), "")
     quoted = " ".join(answer["answerMarkdown"].replace("\n> ", "\n").split())

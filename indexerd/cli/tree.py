@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import count
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
@@ -86,7 +85,8 @@ def branches(answer: Any) -> Iterator[str]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
         tip["gist"] = render.without_marks(" ".join(filter(None, why)))
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
-    return render.records(columns, answer["tips"])
+    narrow = render.columns() < render.NARROW
+    return render.records("leafId active gist" if narrow else columns, answer["tips"])
 
 
 @cli.method("context", cli.REF, cli.LEAF)
@@ -97,8 +97,8 @@ def context(answer: Any) -> Iterator[str]:
     facts = {"model": name, "messages": len(answer["messages"])}
     yield from render.fields(answer | facts, "model thinkingLevel messages")
     for message in answer["messages"]:
-        yield from ("", render.heading(message["role"], f"  {safe(message['entryId'])}"))
-        yield from [render.exact(message["text"])] if message["text"] else ()
+        yield from ("", *render.heading(message["role"], f"  {safe(message['entryId'])}"))
+        yield from render.paragraph(message["text"]) if message["text"] else ()
 
 
 @cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
@@ -161,17 +161,17 @@ def history(answer: Any) -> Iterator[str]:
     for segment in answer["segments"]:
         first, last = segment["covering_messages"]
         by = f"{render.when(segment['generated_at'])} by {segment['model']}"
-        yield render.heading(f"{first}-{last}", f"  {safe(by)}")
+        yield from render.heading(f"{first}-{last}", f"  {safe(by)}")
         yield from [*render.markdown(segment["content"], "  ")][: None if full else 12]
         yield from render.fields(segment, "files_modified")
         yield ""
     for message in answer["recent"] if full else answer["recent"][-RECENT_SHOWN:]:
         text = message["text"] or f"[{', '.join(message.get('tools', ()))}]"
         more = safe(message["entryId"] if full else render.without_marks(text))
-        yield render.heading(f"{message['n']} {message['role']}", f"  {more}")
+        yield from render.heading(f"{message['n']} {message['role']}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
-    messages = count(answer["fullMessageCount"], "message")
-    yield f"{messages}, {answer['foldedMessages']} of them summarised"
+    messages, done = answer["fullMessageCount"], answer["foldedMessages"]
+    yield f"{messages:,} prompts and answers, {done:,} summarised"
 
 
 @cli.method("digest", cli.REF)

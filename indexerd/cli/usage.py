@@ -58,7 +58,7 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
 def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
     sessions = count(sums["sessions"], "session")
-    yield render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
+    yield from render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
     facts, (recorded, estimated) = [f"{compact(_tokens(sums))} tokens"], _costs(sums)
     facts += [f"{dollars(recorded)} recorded by agents"] if recorded is not None else []
     facts += [f"{cost(None, estimated)} estimated at list prices"] if estimated else []

@@ -6,6 +6,7 @@ The daemon and commands without a daemon use these. They write nothing, and read
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from indexerd.search.ranking import best_sessions, search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member
 
 MEMBERS_MAX = 500  # sessions of a family
-PROJECTS_MAX = 500  # in one answer
+PROJECTS_MAX, TAGS_MAX = 500, 40  # in one answer
 
 Row = dict[str, Any]
 
@@ -109,7 +110,7 @@ class Answers:
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def counts(self, args: params.Counts) -> Row:
-        """Count sessions by agent, project and time, each as the other filters leave them."""
+        """Count sessions by agent, project, tag and time, each as the other filters leave them."""
         filters: Row = msgspec.structs.asdict(args) | {"without": [*self._hidden]}
         times = [None, *filters.pop("times")]
 
@@ -117,9 +118,13 @@ class Answers:
             return self._store.count(by, **filters | changed)
 
         projects = [*count("project", cwd=None).items()][:PROJECTS_MAX]
+        tags = Counter[str]()
+        for lines, number in count("tags", tag=None).items():
+            tags.update(dict.fromkeys(filter(None, lines.split("\n")), number))
         return {
             "agents": count("agent", agent=None),
             "projects": [{"cwd": cwd, "sessions": number} for cwd, number in projects],
+            "tags": dict(tags.most_common(TAGS_MAX)),
             "times": [sum(count("agent", since=time).values()) for time in times],
         }
 

@@ -262,7 +262,11 @@ def decode(shape: type[_P], params: Mapping[str, Any], *, strict: bool = True) -
         return msgspec.convert(params, shape, strict=strict)
     except msgspec.ValidationError as bad:
         why, _, at = str(bad).partition(" - at `$")
-        why = re.sub("(Invalid enum value) .*", r"\1", why, flags=re.DOTALL)
+        why = re.sub("Invalid enum value .*", "not one of the known values", why, flags=re.DOTALL)
+        why = re.sub("Expected `array` of length <= (.*)", r"at most \1 are allowed", why)
+        why = re.sub("Expected `str` of length <= (.*)", r"at most \1 characters are allowed", why)
+        why = re.sub("Expected `(?:int|float)` >= (.*)", r"must be at least \1", why)
+        why = re.sub("Expected `(?:int|float)` <= (.*)", r"must be at most \1", why)
         field = at.strip(".`") or "params"
         if missing := re.fullmatch(r"Object missing required field `(\w+)`", why):
             field, why = missing[1], "is required"

@@ -26,6 +26,7 @@ from functools import cmp_to_key
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
+from indexerd.agents.claude.human import as_seen
 from indexerd.agents.json_lines import own_words
 from indexerd.entries import JS_SPACE, Compaction, Entry, Kind, Turn
 from indexerd.errors import UsageError
@@ -222,7 +223,7 @@ def nodes(
     active, tokens = set(state.up(state.leaf)), (search or "").lower().split()
     depths = array("i")  # by real depth: shown rows from the root to the current one
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
-        entry, label = read(row), labels.get(state.id(row))
+        entry, label = as_seen(read(row)), labels.get(state.id(row))
         plain = "".join(entry.texts).strip(JS_SPACE)
         text = clean_line((plain or _without_words(entry))[:LOOKED_AT], NODE_TEXT_MAX)
         quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
@@ -500,7 +501,7 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
         "role": entry.role and entry.role[:WORD_MAX],
         "label": session.labels.get(entry.id),
         "timestamp": entry.timestamp[:WORD_MAX],
-        "text": "".join(entry.texts)[:limit],
+        "text": "".join(as_seen(entry).texts)[:limit],
         "customType": entry.custom_type,
         "display": entry.display,
         "fromId": entry.from_id,

@@ -479,7 +479,7 @@ class StateStore:
         without: Sequence[str] = (),
         **fields: Any,
     ) -> dict[str, int]:
-        """Count the sessions that `page` would list, by `agent` or `project`, most first."""
+        """Count the sessions that `page` would list, by a column, most first."""
         where, values = _conditions(Filter(**fields))
         where += _visible(archived=archived, subagents=subagents, hidden=hidden)
         where.append(f"id NOT IN ({_GIVEN})")

@@ -32,7 +32,7 @@ from indexerd.web.responses import render
 ROWS = 60  # sessions on a page
 HITS = 30
 QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 200, 280, 400, 60
-PROJECTS = 6  # shown; the rest is folded
+PROJECTS, TAGS = 6, 8  # shown; the rest is folded
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 SORTS = {  # names of orders, and headings
     "": ("recent", ""),
@@ -61,6 +61,7 @@ class Filters(NamedTuple):
     q: str = ""
     agent: str = ""
     project: str = ""  # a directory, with everything below it
+    tag: str = ""
     since: str = ""  # a key of SINCE
     sort: str = ""  # a key of SORTS
     archived: str = ""  # "1" or ""
@@ -74,6 +75,7 @@ class Filters(NamedTuple):
             for name in cls._fields
             if name in params and params[name] in _KNOWN.get(name, (params[name],))
         }
+        known["tag"] = known.get("tag", "").casefold()  # as `counts` writes it
         return cls(**known | {"q": clean_line(known.get("q", ""), QUERY_MAX)})
 
     def address(self, **changes: str) -> str:
@@ -98,7 +100,8 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
-    shown |= {"counts": {"agents": {}, "times": {}}, "projects": [], "full": False, "soon": None}
+    shown |= {"counts": {key: {} for key in ("agents", "tags", "times")}, "projects": []}
+    shown |= {"full": False, "soon": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
     except IndexerdError as bad:  # such as an expired cursor; shown in place of the results
@@ -110,6 +113,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
         zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
         agents=[*ADAPTERS],
         since=SINCE,
+        most_tags=TAGS,
         sorts=SORTS,
         project=place_of(filters.project, filters, home)["path"] if filters.project else "",
         up=daemon.up,
@@ -120,7 +124,8 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
 
 def _params(filters: Filters, **more: Any) -> dict[str, Any]:
     since = _since(filters.since) if filters.since else None
-    wanted = {"agent": filters.agent, "cwd": filters.project, "since": since, **more}
+    wanted = {"agent": filters.agent, "cwd": filters.project, "since": since}
+    wanted |= {"tag": filters.tag, **more}
     return {key: value for key, value in wanted.items() if value}
 
 

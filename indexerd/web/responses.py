@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from indexerd.amounts import compact, cost, count, dollars, duration
 from indexerd.errors import IndexerdError
 from indexerd.protocol.wire import dump
+from indexerd.times import local
 
 _STATUS = {"not_found": 404, "ambiguous_reference": 404, "permission": 403, "usage": 400}
 _DRAWING = (
@@ -57,7 +58,7 @@ _templates = Environment(
 )
 _templates.globals |= {"static": read_static, "hash": content_hash}
 _templates.filters |= {"compact": compact, "cost": cost, "dollars": dollars, "duration": duration}
-_templates.filters["counted"] = count
+_templates.filters |= {"counted": count, "local": local}
 
 
 def fill(template: str, /, **values: Any) -> str:

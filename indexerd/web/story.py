@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from indexerd.agents.claude.human import as_seen
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
@@ -152,6 +153,7 @@ def node_of(
     state: SessionState, row: int, entry: Entry, room: Room, pictures: Sequence[Image] = ()
 ) -> Node:
     """Make the node of an entry."""
+    entry = entry if room.whole else as_seen(entry)
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)

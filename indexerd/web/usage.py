@@ -149,7 +149,7 @@ def _bars(
 def _scale(most: float) -> float:
     """Return the smallest round number that is not below `most`, as the end of an axis."""
     size = 10.0 ** math.floor(math.log10(most))
-    ends = (round(size * factor, 9) for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10))
+    ends = (round(size * factor, 9) for factor in (1, 2, 4, 6, 8, 10))  # halves are round, too
     return next(end for end in ends if end >= most)
 
 

@@ -111,11 +111,17 @@ def test_search_as_you_type(home: Served, tabs: Tabs) -> None:
 
 
 def test_filters_are_in_the_address(home: Served, tabs: Tabs) -> None:
-    """An agent and a project narrow the list; going back widens it again."""
+    """A tag, an agent and a project narrow the list; going back widens it again."""
     title, other = name(), name()
-    titled(home, title)
+    home.world.call("update", ref=titled(home, title), tags=["Night Shift"])
     titled(home, other)
-    page = home.open(tabs, "/?agent=claude")
+    page = home.open(tabs, "/")
+    tag = page.get_by_role("group", name="Tag").get_by_role("link", name="night shift 1")
+    for shown in (0, 1):
+        tag.click()
+        expect(title_of(page, other)).to_have_count(shown)
+        expect(title_of(page, title)).to_be_visible()
+    page.goto(f"{home.running.origin}/?agent=claude")
     expect(title_of(page, title)).to_have_count(0)
     page.locator("#filters").get_by_role("link", name=re.compile(r"^pi \d")).click()
     expect(page).to_have_url(re.compile(r"agent=pi"))

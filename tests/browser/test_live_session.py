@@ -283,6 +283,23 @@ def test_edits_pictures_and_results(home: Served, tabs: Tabs) -> None:
     expect(page.locator("#path .aim .diff")).to_be_in_viewport()
 
 
+def test_a_files_card_fits_a_phone(home: Served, tabs: Tabs) -> None:
+    """Paths are relative, on Windows, too, and the link to the message is beside them."""
+    new = {"path": rf"C:\w\{'src' * 9}.py", "content": "x = 1\n"}
+    entries = [said("a", None, "assistant", content=[call("1", "write", new)])]
+    page = opened(home, tabs, home.put(entries, cwd=r"C:\w"), width=NARROW)
+    page.locator("#see-files").click()
+    path = page.locator("#files .path")
+    expect(path).to_have_text(f"{'src' * 9}.py")
+    link = page.locator("#files .entry > a")
+    expect(link).to_have_text(re.compile(r"^message \d\d:\d\d$"))
+    left, right = path.bounding_box(), link.bounding_box()
+    assert left
+    assert right
+    assert left["x"] + left["width"] <= right["x"]
+    assert abs(left["y"] - right["y"]) < 6
+
+
 def test_the_conversation_begins_on_the_first_screen(home: Served, tabs: Tabs) -> None:
     """Also on a phone; the tree follows what is read, and an error leads back."""
     texts = [(f"Question {at}.", f"Answer {at}. {'Long talk. ' * 300}") for at in range(12)]

@@ -2,8 +2,10 @@
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -125,9 +127,20 @@ def test_complete_offers_sessions_to_insert(home: Home) -> None:
         "named": True,
         "insert": f"@@{home.cache.id} ",
     }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", items[2]["age"])
     plain = home.ix("complete", "tune", cwd=home.shop).stdout
     assert plain == f"@@{home.retry.id}\tTune the retry loop\t2d\n"
     assert home.ix("complete", "zebra").stdout == ""
+
+
+def test_a_moment_is_shown_in_the_local_zone(home: Home) -> None:
+    """In `show` and in Markdown, with the zone's name; JSON has UTC."""
+    stored = home.json("show", home.cache.id)["session"]["modifiedAt"]
+    here = datetime.fromisoformat(stored).astimezone(ZoneInfo("Asia/Kolkata"))
+    for argv in (["show", home.cache.id], ["export", home.cache.id, "--format", "md"]):
+        shown = home.ix(*argv, env={"TZ": "Asia/Kolkata"}).stdout
+        assert f"{here:%Y-%m-%d %H:%M} IST" in shown
+        assert (stored.endswith("Z"), stored in shown) == (True, False)
 
 
 def test_search_finds_names_and_messages(home: Home) -> None:
@@ -368,7 +381,14 @@ def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
     for command in (["config", "check"], ["list"]):
         missing = home.json("--config", str(tmp_path / "none"), *command, code=78)
         assert "no such file" in missing["error"]["message"]
-    for text, problem in (("a = [", "Invalid"), ('digest.model = "no/a"', "digest.model: not a")):
+    for text, problem in (
+        ("a = [", "Invalid"),
+        ('digest.model = "no/a"', "digest.model: not a"),
+        ("agents.pi = 5", "agents.pi: must be a table\n"),
+        ("index.backfill_days = 1.5", "index.backfill_days: must be a whole number\n"),
+        ("archive.max_gb = 1e9", "archive.max_gb: must be at most 100000\n"),
+        ('web.listen = "127.0.0.1:99999"', "web.listen: must have a port of at most 65535\n"),
+    ):
         path.write_text(text)
         told = home.ix("--config", str(path), "config", "check")
         assert (told.returncode, f"{path}: {problem}" in told.stderr) == (78, True)

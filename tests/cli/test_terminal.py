@@ -1,6 +1,7 @@
 """What a terminal gets: colours, widths, encodings, closed streams and hostile content."""
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,11 +42,29 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
         assert lines[0].split() == NAMES
         assert max(map(len, lines)) <= columns
         assert lines[1][lines[0].index("active") :].split()[:4] == ["1d", "ago", "pi", "5"]
-    assert "Design the f" in lines[1]
+    assert "Design the forecast cache" in lines[1]
     home.world.call("update", ref=home.cache.id, title="日本語の文章" * 9)
     wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")
     home.world.call("update", ref=home.cache.id, title=None)
     assert max(map(cell_len, wide)) <= 80
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_plain_words_are_not_broken(home: Home, columns: int) -> None:
+    """A line ends between words, unless it is a command, or one word is too long, as of a path."""
+    title = "Reconsider the retention of observatory measurements under distributed schedulers"
+    key, shown = home.cache.id, dict[str, str]()
+    home.world.call("update", ref=key, title=title)
+    for argv in ("list --all", "search forecast", f"family {key}", f"show {key}"):
+        shown[argv] = on_terminal(home, "--color", "never", *argv.split(), columns=columns)
+        whole = {*re.findall(r"\w+", home.ix(*argv.split()).stdout), *NAMES, "current"}
+        words = {word for word in shown[argv].replace("…", "").split() if word.isalpha()}
+        assert words <= whole, argv
+        for line in shown[argv].split("\n"):
+            longest = max(map(len, line.split()), default=0)
+            assert len(line) <= columns or longest > columns - 14 or line.startswith("resume")
+    home.world.call("update", ref=key, title=None)
+    assert title in " ".join(shown[f"show {key}"].split())
 
 
 def test_ids_in_a_list_tell_its_sessions_apart(world: World) -> None:
@@ -214,14 +233,17 @@ def test_a_session_is_chosen_while_typing(home: Home) -> None:
     shown = on_terminal(home, typed="tuned\t", columns=120)
     assert "named by" in shown[shown.rindex("\x1b[?1049l") :]  # after the screen is given back
     assert home.json("search", "tuned")["hits"][0]["sessionId"] in shown
-    assert "Esc leave" in on_terminal(home, "resume", typed="\x1b")
+    for columns in (40, 120):
+        left = on_terminal(home, "resume", typed="\x1b", columns=columns)
+        assert "type to search all projects" in left
+        assert (" pi       " in left) == (columns > 40)  # a narrow row has only age and name
     assert "Usage: indexerd" in home.ix().stderr
     assert home.ix("resume").returncode == 2
 
 
 def test_no_session_is_chosen_that_lacks_a_word(home: Home) -> None:
     """Enter does nothing until a session is selected with the arrow keys."""
-    lacking = "have some"  # the end of the note: the screen is sent as changes to what it had
+    lacking = "these have"  # of the note: the screen is sent as changes to what it had
     shown = on_terminal(home, typed="tuned zzzqqq", then=[(lacking, "\r\x1b")])
     assert "resume" not in shown[shown.rindex("\x1b[?1049l") :]
     shown = on_terminal(home, typed="tuned zzzqqq", then=[(lacking, "\x1b[B\t")])

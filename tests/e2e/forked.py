@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def _run(argv: Sequence[str], env: dict[str, str], cwd: Path, out: Path | None, 
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
+    time.tzset()
     for number, path in ((1, out), (2, err)):
         if path is not None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

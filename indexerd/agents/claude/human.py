@@ -18,9 +18,11 @@ import re
 from typing import Any
 from xml.sax.saxutils import unescape
 
+from msgspec.structs import replace
+
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
 from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
-from indexerd.entries import Kind, Turn, code
+from indexerd.entries import Entry, Kind, Turn, code
 
 RESULT = code(Kind.TOOL, message=True)
 FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
@@ -100,8 +102,8 @@ def said(line: Fields, *, child: bool = False) -> LineClass:
             return LineClass(
                 ANSWERS[Turn.FAILED if line.get("isApiErrorMessage") is True else turn]
             )
-        case "system":
-            return LineClass(Kind.SYSTEM)
+        case "system":  # newer versions store local commands here
+            return LineClass(Kind.CUSTOM if line.get("subtype") == "local_command" else Kind.SYSTEM)
     return LineClass(Kind.OTHER)
 
 
@@ -209,11 +211,21 @@ def preview(text: str) -> str:
     return safe_line(_unwrapped(head)) or safe_line(head)
 
 
-def _unwrapped(text: str) -> str:
+def as_seen(entry: Entry) -> Entry:
+    """Return an entry as a person saw it: results without the client's notes to the model."""
+    if entry.kind is not Kind.TOOL or not any("<system-reminder>" in text for text in entry.texts):
+        return entry
+    results = tuple([replace(one, text=_unwrapped(one.text, "\n")) for one in entry.results])
+    return replace(
+        entry, texts=tuple([_unwrapped(text, "\n") for text in entry.texts]), results=results
+    )
+
+
+def _unwrapped(text: str, space: str | None = None) -> str:
     start = 0
     while tag := _LEADING.match(text, start):
         start = tag.end()
-    text = text[start:].strip()
+    text = text[start:].strip(space)
     for _ in range(_REMINDERS_MAX):
         before, mark, _rest = text.rpartition("<system-reminder>")
         if not mark or not text.endswith("</system-reminder>"):

@@ -11,7 +11,7 @@
 
   function local(path) { // relative to the session's directory
     const { cwd } = story.doc.session;
-    return cwd && path.startsWith(`${cwd}/`) ? path.slice(cwd.length + 1) : path;
+    return cwd && path.startsWith(cwd) && /[/\\]/.test(path[cwd.length]) ? path.slice(cwd.length + 1) : path;
   }
 
   function amounts({ added = 0, removed = 0 }) {
@@ -36,12 +36,11 @@
 
   const size = ({ diff }) => diff.split("\n").length;
 
-  // `name`: instead of the file's; `more`: after it.
-  function diffBox(edit, failed, name = "", ...more) {
+  function diffBox(edit, failed, name = "") { // `name`: instead of the file's
     const path = local(edit.path), file = edit.movedTo ? `${path} → ${local(edit.movedTo)}` : path;
     const title = el("summary", "", name || el("code", "path", file),
       KINDS[edit.kind] ? el("span", "kind", KINDS[edit.kind]) : "", amounts(edit),
-      failed ? el("span", "bad", "failed") : "", ...more);
+      failed ? el("span", "bad", "failed") : "");
     return folded(el("details", "edit", title), size(edit) <= SHORT && !failed, () => lines(edit));
   }
 
@@ -69,11 +68,11 @@
   function fileBox(name, edits) {
     const several = edits.length > 1;
     const boxes = () => edits.map(({ edit, place, failed }, at) => {
-      const link = el("a", "", "message");
+      const link = el("a", "", "message ", clock(story.nodes[place].time) || "");
       link.href = indexerd.session.address(place);
       link.title = "Show this edit in the conversation";
       const name = several ? el("span", "", `Edit ${at + 1}`) : "";
-      return el("div", "entry", diffBox(edit, failed, name, clock(story.nodes[place].time) || ""), link);
+      return el("div", "entry", diffBox(edit, failed, name), link);
     });
     if (!several) return boxes()[0];
     const title = el("summary", "", el("code", "path", local(name)), amounts(sum(edits)), el("span", "dim", count(edits.length, "edit")));

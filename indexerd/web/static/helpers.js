@@ -27,12 +27,12 @@
   const digits = (number) => (number < 1000 ? String(number) : format.format(number));
   const count = (number, word, many = `${word}s`) =>
     `${digits(number)} ${number === 1 ? word : many}`;
-  const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
+  const dollars = (cost) => (typeof cost === "number" ? `$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}` : "");
   const cost = ({ costUsd, costEstimatedUsd }) => // "~": some of it is an estimate
     (costEstimatedUsd ? `~${dollars((costUsd || 0) + costEstimatedUsd)}` : costUsd ? dollars(costUsd) : "");
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
 
-  // -- times, in the reader's time zone, which a page names once -------------------------------
+  // -- times, in the reader's time zone, which the details and each time's title name -----------
 
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
   const minute = (time) => time.toISOString().slice(0, 16).replace("T", " ");
@@ -44,21 +44,19 @@
     return Number.isFinite(found.getTime()) ? found : null;
   }
 
-  function when(told) { // an element with the time in UTC as its title
+  function when(told) {
     const found = moment(told);
     if (!found) return null;
     const here = new Date(found.getTime() - 60_000 * found.getTimezoneOffset());
     const one = el("time", "", minute(here));
     one.dateTime = found.toISOString();
-    one.title = `${minute(found)} UTC`;
+    one.title = `${one.textContent} ${zone}`;
     return one;
   }
 
   function clock(told) { // the same, with the time of day only
     const one = when(told);
-    if (!one) return null;
-    one.title = `${one.textContent} (${one.title})`;
-    one.textContent = one.textContent.slice(11);
+    if (one) one.textContent = one.textContent.slice(11);
     return one;
   }
 

@@ -63,8 +63,9 @@
   function swap(page, typed) {
     const before = typed ? [] : seen();
     const focus = focused();
-    if ($("filters").querySelector("details[open]")) {
-      page.querySelector("#filters details")?.setAttribute("open", "");
+    for (const { parentNode } of $("filters").querySelectorAll("[open] > summary")) {
+      const name = parentNode.parentNode.getAttribute("aria-label");
+      page.querySelector(`[aria-label="${name}"] > details`)?.setAttribute("open", "");
     }
     for (const id of ["filters", "results"]) {
       const fresh = page.getElementById(id);

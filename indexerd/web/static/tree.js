@@ -84,9 +84,8 @@
 
   function tell() {
     const all = count(story.nodes.length, "entry", "entries");
-    const asks = story.asksTo[story.beats.length];
     const flat = sought().length || mode() === "all" || mode() === "labeled-only";
-    $("count").textContent = flat ? `${digits(rows.length)} of ${all}` : `${count(asks, "prompt")}, ${all}`;
+    $("count").textContent = flat ? `${digits(rows.length)} of ${all}` : all; // those of all branches
     $("none").hidden = rows.length > 0 || !sought().length;
     if ($("none").hidden) return;
     const among = /^(default|all)$/.test(mode()) ? "" : ` with the filter “${$("filter").selectedOptions[0].text}”`;

@@ -178,6 +178,24 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
         assert not [hit for hit in hits if "command-name" in hit["snippet"]]
 
 
+def test_notes_to_the_model_are_not_shown_in_results(world: World, home: Path) -> None:
+    """Reminders around a tool's result are in no page, tree or document; JSON has all of it."""
+    session = ClaudeSession(home)
+    note = "<system-reminder>\nMind the malware.\n</system-reminder>"
+    session.prompt("Read it.")
+    session.tool(
+        "Read", f"{note}\n    1→see <system-reminder>\n    2→end\n\n{note}\n", file_path="a"
+    )
+    session.say()
+    rows(world, [session])
+    shown = [world.run("export", session.id, "--format", form) for form in ("html", "md", "json")]
+    shown.append(world.run("tree", session.id, "--filter", "all"))
+    assert [text.count("malware") for text in shown] == [0, 0, 2, 0]
+    (found,) = [node for node in json.loads(shown[2])["nodes"] if node.get("results")]
+    assert found["text"].startswith(note)
+    assert r'"    1→see \u003csystem-reminder\u003e\n    2→end"' in shown[0]
+
+
 def test_what_the_client_writes_is_not_a_message(world: World, home: Path) -> None:
     """S0.6, S0.46: neither counts nor names a session: notices, the client's own commands."""
     sessions = []

@@ -71,7 +71,7 @@ def test_commands_and_notices_read_as_on_the_screen(running: World) -> None:
     session.prompt(NOTICE, origin={"kind": "task-notification"})
     wait(running, session.id, leafId=session.say("I see."))
     assert shown(running, session)[2:] == [
-        *("* custom: /plugin add x", "* custom: Added x to 3 <files>", "* [system] /plugin add x"),
+        *("* custom: /plugin add x", "* custom: Added x to 3 <files>", "* custom: /plugin add x"),
         *("* user: git status", "* custom: on main no upstream"),
         *("* user: Command finished All green.", "> assistant: I see."),
     ]

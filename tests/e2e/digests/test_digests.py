@@ -158,7 +158,7 @@ def test_a_digest_on_request_below_the_threshold(running: World) -> None:
     assert full.splitlines()[0].startswith("0-13  ")
     numbers = re.findall(r"^(\d+) (?:user|assistant)  ", full, re.MULTILINE)
     assert [int(number) for number in numbers] == list(range(14, 24))
-    assert full.splitlines()[-1] == "24 messages, 14 of them summarised"
+    assert full.splitlines()[-1] == "24 prompts and answers, 14 summarised"
     found = running.run("--json", "history", session.id, "--full")
     assert [segment["covering_messages"] for segment in found["segments"]] == [[0, 13]]
     assert "[Previous conversation summarized - 14 messages]" in found["context"][0]["text"]

@@ -94,6 +94,7 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
         own, other = world.row(session.id), world.row(fork.id)
         assert (own["tags"], own["pinned"], own["hidden"]) == (["one"], True, True)
         assert (own["ownTags"], other["ownTags"]) == (["one"], ["two"])
+        assert world.call("counts", hidden=True)["tags"] == {"one": 1, "two": 1}
         assert "(#two) " in world.run("list", "--all")
         assert (other["tags"], other.get("pinned"), other.get("hidden")) == (["two"], None, None)
         assert other["parentSessionId"] == session.id
@@ -101,6 +102,8 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
         for wrong in ({"tags": ["x"] * 13}, {"pinned": 1}, {"tags": "x"}):
             with pytest.raises(UsageError):
                 world.call("update", ref=fork.id, **wrong)
+        world.run("tag", fork.id, *map(str, range(13)), code=2)
+        assert "tags: at most 12 are allowed\n" in world.stderr
         world.run("pin", "no such session", code=3)
 
 

@@ -139,6 +139,8 @@ def test_purging_asks_for_confirmation(world: World) -> None:
         assert "not a terminal" in refusal["error"]["message"]
         code, shown = answered(world, "purge", session.id, "--transcript", say="y\nn\n")
         assert (code, "nothing was removed" in shown) == (1, True)
+        for said in ("your title, tags and notes", "This cannot be undone. [y/N]"):
+            assert said in " ".join(shown.split())
         for path in (session.path, world.metas / f"{session.id}.meta.json"):
             assert str(path) in shown
             assert path.exists()
