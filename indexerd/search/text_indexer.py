@@ -101,6 +101,10 @@ class TextIndexer:
         """Count the sessions whose text is not yet fully searchable."""
         return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
 
+    def lacks(self, session_id: str) -> bool:
+        """Return whether a session has unread text."""
+        return session_id in self._unread or session_id in self._index.lost
+
     @property
     def progress(self) -> tuple[int, int] | None:
         """Return the percentage of queued sessions that is read, and the seconds left, about.
