@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from indexerd.errors import UsageError
 
@@ -14,6 +15,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
+@lru_cache(64)  # of one entry it is asked several times
 def iso_ms(text: str) -> int:
     """Return milliseconds since the epoch of an ISO-8601 time; 0 for any other text."""
     try:

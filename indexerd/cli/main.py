@@ -11,7 +11,6 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -151,6 +150,8 @@ class Lazy(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as bad:
+            from difflib import get_close_matches
+
             near = " or ".join(get_close_matches(args[0], COMMANDS, n=3))
             more = f" Did you mean {near}?" if near else ""
             raise click.UsageError(bad.message + more, ctx) from None

@@ -15,6 +15,7 @@ import math
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from heapq import heappop, heappush
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, TypeVar
@@ -84,6 +85,7 @@ class Pipeline:
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
         self.jobs: dict[str, str] = {}  # sessions to index, with reasons; computed, never stored
+        self._order: list[tuple[bool, int, str]] = []  # heap: those asked for, then the newest
         self.running: dict[str, asyncio.Task[None]] = {}
         self.scanned = asyncio.Event()
         self.troubles: dict[str, str] = {}  # why our own disk cannot be written, by failing loop
@@ -357,6 +359,7 @@ class Pipeline:
             if not excluded and (known.forced or self._models_for(known)):
                 self.bus.log("index.queued", {"session": session_id, "reason": why})
                 self.jobs[session_id] = why
+                heappush(self._order, (not known.forced, -info.modified_ms, session_id))
                 self._start_runs()
             return
         self.jobs.pop(session_id, None)
@@ -381,11 +384,10 @@ class Pipeline:
     def _start_runs(self) -> None:
         room = self.settings.index.concurrency
         while not self.only_reads and len(self.running) < room and self.jobs:
-            waiting = (self.known[session_id] for session_id in self.jobs)
-            known = max(waiting, key=lambda known: (bool(known.forced), known.info.modified_ms))
-            session_id = known.info.session_id
-            run = self._run(session_id, self.jobs.pop(session_id), known)
-            self.running[session_id] = asyncio.create_task(run)
+            session_id = heappop(self._order)[-1]
+            if why := self.jobs.pop(session_id, ""):  # else it was run, or is not due any more
+                run = self._run(session_id, why, self.known[session_id])
+                self.running[session_id] = asyncio.create_task(run)
 
     async def _run(self, session_id: str, why: str, known: SessionRuntime) -> None:
         try:

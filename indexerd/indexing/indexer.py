@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -77,6 +77,7 @@ EMPTY = "no user/assistant conversation to index"
 # An answer of opencode is one row that grows; a leaf of Codex has its turn's id.
 _GROWING = frozenset({"codex", "opencode"})
 _LIKE_HEADS = re.compile(r"^(?=(?:User|Assistant): )", re.MULTILINE)  # as in a pasted chat
+_schema = cache(Metadata.model_json_schema)
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
 Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library
@@ -341,8 +342,9 @@ async def take_snapshot(
     A session's facts need all its lines. They are read in steps, so that the reader thread does
     other work in between. Raises NotFoundError, SessionUnreadableError or SessionEmptyError.
     """
-    while not await read(library.texts.index_session, session_id):
-        pass
+    while library.texts.lacks(session_id):
+        if await read(library.texts.index_session, session_id):
+            break
     while True:
         with suppress(ValueError):  # a line no longer parses: the file was rewritten
             taken: Snapshot = await read(
@@ -386,7 +388,7 @@ def _take(library: Library, session_id: str, settings: Settings, read: Caps | No
         prompt=index_prompt(
             transcript.text,
             nonce=secrets.token_hex(8),
-            schema=Metadata.model_json_schema(),
+            schema=_schema(),
             facts=facts,
             earlier=earlier,
             only_new=only_new,

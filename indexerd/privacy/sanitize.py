@@ -71,9 +71,10 @@ def clean_text(text: str, limit: int) -> str:
         text = _visible(text.translate(spaces), "\n\t")
     lines = list[str]()
     for line in map(str.rstrip, text.split("\n")):
-        words = line.lstrip(" \t")
-        folded = re.sub(" {2,}", " ", words) if "  " in words else words
-        lines.append(line[: len(line) - len(words)] + folded)
+        if "  " in line:
+            words = line.lstrip(" \t")
+            line = line[: len(line) - len(words)] + re.sub(" {2,}", " ", words)  # noqa: PLW2901
+        lines.append(line)
     return _cut(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip(), limit)
 
 

@@ -35,6 +35,7 @@ BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many 
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
+_NAMED_SOON = 5  # new prompts of a session whose tree is kept, as it is likely to be named soon
 _RULES = "9"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
@@ -99,6 +100,10 @@ class TextIndexer:
     def unread(self) -> int:
         """Count the sessions whose text is not yet fully searchable."""
         return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
+
+    def lacks(self, session_id: str) -> bool:
+        """Return whether a session has unread text."""
+        return session_id in self._unread or session_id in self._index.lost
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -184,7 +189,7 @@ class TextIndexer:
         self._index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
         if facts is not None:
             self._publish(session_id, facts, usage)
-        if is_last and replace:  # most likely no agent is working in it
+        if is_last and replace and info.new_users < _NAMED_SOON:  # most likely nobody works in it
             self._files.drop_tree(session_id)
         return is_last
 

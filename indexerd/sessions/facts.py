@@ -169,7 +169,8 @@ class ActivityStats(msgspec.Struct, array_like=True):
                 self.context = entry.tokens.total, clean_line(entry.provider or "", NAME_MAX), model
         if copied:
             return
-        self._entitle("plan", entry.plan, *(call.id for call in entry.tools[:1]))
+        if entry.plan:
+            self._entitle("plan", entry.plan, *(call.id for call in entry.tools[:1]))
         for call in entry.tools:
             self._call(call, cwd)
         for call_id in (call_id[:NAME_MAX] for call_id in entry.failed if call_id):

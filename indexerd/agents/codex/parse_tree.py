@@ -43,13 +43,14 @@ from indexerd.agents.json_lines import (
     string,
 )
 from indexerd.entries import MESSAGE, Base, Header, Kind, Turn, code
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.times import DAY_MS, iso_ms
 
 _BY_TIME, _BY_TURN = 1, 2  # ways to recognise copied lines
 _AT_ONCE_MS = 1000  # at most, between the first and the last line of a copy
 _BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
+_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TIMED = lazy_pattern(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
 _TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # prompts of a human or another agent
 _LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # may precede the prompt in a turn

@@ -242,7 +242,7 @@ class _Session:
         newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
         for age, answer in enumerate(newest_first):
             for s in answer[:_ANSWER]:
-                done = lexicon.DONE.search(s.text) is not None
+                done = lexicon.DONE.search(s.text)
                 lacks = ends and lexicon.LACK.search(s.text)  # what was so before the end
                 if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT and not lacks:
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
@@ -262,12 +262,12 @@ class _Session:
 
     def _weighed(self, sentence: _Sentence) -> float:
         text = sentence.text
-        done, brief = lexicon.DONE.search(text), len(text.split()) < _BRIEF
         if text[-1] in "?？" or lexicon.SPEAKING.match(text) or not meaning(sentence.terms):  # noqa: RUF001 - wide
             return 0.0
+        done, brief = lexicon.DONE.search(text), len(text.split()) < _BRIEF
         if (brief or text[-1] == ":") and not done and text.isascii():
             return 0.0  # a heading, or half a sentence
-        worth = 1.0 + 0.4 * bool(done) + 0.4 * bool(lexicon.CAUSE.search(text))
+        worth = 1.0 + 0.4 * done + 0.4 * lexicon.CAUSE.search(text)
         worth *= 0.6 if lexicon.OFFER.search(text) or lexicon.MUSING.search(text) else 1.0
         return worth * self._weight(sentence.terms) * 0.97 ** min(sentence.place, 20)
 
@@ -318,11 +318,12 @@ def _picked(offer: str, reply: str) -> Iterator[str]:
             yield clip(tidy(clean_line(line.partition("|")[0], 400)).rstrip("?"), _CHOICE_MAX)
 
 
-def _states(sentence: _Sentence, cue: re.Pattern[str]) -> bool:
+def _states(sentence: _Sentence, cue: lexicon.Cue) -> bool:
     """Whether a sentence with a cue states a choice, and neither asks nor proposes one."""
-    text, subject = sentence.text, len(meaning(sentence.terms))
-    no_choice = text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text)
-    return bool(cue.search(text)) and subject > 2 and not no_choice  # noqa: PLR2004 - "do that"
+    text = sentence.text
+    if not cue.search(text) or len(meaning(sentence.terms)) <= 2:  # noqa: PLR2004 - "do that"
+        return False
+    return not (text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text))
 
 
 def _distinct(found: Iterable[_Found], most: int) -> list[_Found]:

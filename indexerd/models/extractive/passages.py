@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from indexerd.entries import Question
 from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import OF_CLIENT, terms
+from indexerd.privacy.patterns import lazy_pattern
 
 PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
 FOUND = "No language model answered this: these passages of the session fit the question best."
@@ -30,22 +31,22 @@ FITS, FEW, ASKS = 1.5, 0.7, 0.5  # a sentence of the kind asked for; with no new
 SAID = 0.6  # an announcement
 LAST, USER, TOLD = 1.5, 0.6, 2.5  # a turn's last message; the user's; if it is asked for
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
-_BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
-_SENTENCES = re.compile(
+_BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
+_SENTENCES = lazy_pattern(
     r"(?m)[^\n]{1,280}?(?:(?<=[.!?;])(?=\s)|[。！？]|$)|[^\n]{1,280}"  # noqa: RUF001 - as above
 )
-_SPEAKER = re.compile(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
-_OF_USER = re.compile(r"(?i)\bthe user\b|\bdid i\b")
+_SPEAKER = lazy_pattern(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
+_OF_USER = lazy_pattern(r"(?i)\bthe user\b|\bdid i\b")
 _KINDS = {  # what a question asks for: what a sentence with it has
-    re.compile(
+    lazy_pattern(
         r"(?i)\bwhy\b|\b(?:caus|reason)|\bwhat (?:broke|made)\b|なぜ|原因|理由|为什么|為什麼"
-    ): re.compile(
+    ): lazy_pattern(
         r"(?i)\b(?:because|caus\w+|due to|since|so that|so an?|wrong)\b|因[为為]|ため|ので|原因"
     ),
-    re.compile(
+    lazy_pattern(
         r"(?i)\bhow (?:big|fast|large|long|many|much|often)\b|\b(?:number|size)\b"
-    ): re.compile(r"(?i)\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|once|twice)\b"),
-    re.compile(r"(?i)\b(?:where|which)\b"): re.compile(
+    ): lazy_pattern(r"(?i)\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|once|twice)\b"),
+    lazy_pattern(r"(?i)\b(?:where|which)\b"): lazy_pattern(
         r"\w[/_]\w|\w\.\w{1,4}\b|--\w|\w\(\)|[a-z][A-Z]|#\d"
     ),
 }

@@ -19,6 +19,7 @@ from indexerd.models.extractive.sentences import (
     tidy,
     topics,
 )
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line, clean_text
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
@@ -62,7 +63,7 @@ _ANNOUNCED = {
 }
 _SPARSE = ("segment",)  # without empty headings
 
-_CUES = {  # the first match gives the kind of a sentence
+_CUES: dict[str, lexicon.Cue | re.Pattern[str]] = {  # the first match gives the kind of a sentence
     BLOCKED: lexicon.BLOCKED,
     NEXT: lexicon.NEXT,
     CHOSEN: lexicon.CHOSEN,
@@ -120,10 +121,10 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower())) or text
 
 
-_HEAD = re.compile(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*")
-_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
-_FILES = re.compile(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
-_NONE = re.compile(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
+_HEAD = lazy_pattern(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*")
+_BULLET = lazy_pattern(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
+_FILES = lazy_pattern(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
+_NONE = lazy_pattern(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
 
 
 def _earlier(summary: str, new: Items) -> Items:
