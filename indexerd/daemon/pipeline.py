@@ -358,8 +358,9 @@ class Pipeline:
             excluded = self.library.files.exclusions.match(info.path, info.cwd, session_id)
             if not excluded and (known.forced or self._models_for(known)):
                 self.bus.log("index.queued", {"session": session_id, "reason": why})
+                if why != self.jobs.get(session_id):  # else it is in the heap already
+                    heappush(self._order, (not known.forced, -info.modified_ms, session_id))
                 self.jobs[session_id] = why
-                heappush(self._order, (not known.forced, -info.modified_ms, session_id))
                 self._start_runs()
             return
         self.jobs.pop(session_id, None)
