@@ -40,7 +40,7 @@ budget.reserved"""
 _WARNING = """watch.degraded watch.overflow watch.limit session.bad_line index.failed
 context.unknown_set digest.failed digest.hook_failed meta.invalid model.breaker_open
 budget.exhausted budget.unsettled cache.damaged config.invalid web.ended fleet.unreachable
-fleet.taken fleet.removed archive.failed"""
+fleet.taken fleet.removed archive.dropped archive.failed"""
 LEVELS = dict.fromkeys(_DEBUG.split(), logging.DEBUG)
 LEVELS |= dict.fromkeys(_WARNING.split(), logging.WARNING)
 

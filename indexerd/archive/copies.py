@@ -6,9 +6,9 @@
 Of a session in a database its rows are copied, and made again at each change.
 
 A copy is zstd frames with checksums, so `zstdcat` prints the file. Growth appends a frame; after it
-a skippable frame, the mark, says how much is covered. What follows the last mark, as after a crash,
-is dropped; where the mark does not match the file, which was rewritten, the copy is made again.
-Lines that are still being written wait.
+a skippable frame, the mark, says how much of which file is covered. What follows the last mark, as
+after a crash, is dropped; where the mark does not match the file, which was rewritten, the copy is
+made again. If the file was only cut short, the longer copy stays.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ BLOCK = 1 << 20  # bytes read at a time
 PRINTED = 4096  # bytes before the end of what is covered that must not have changed
 SIDE_FILES_MAX = 2000  # of one session
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MARK = struct.Struct("<IIQ16sI")  # a skippable frame: magic, length, bytes covered, print, CRC
+# A skippable frame: magic, length, bytes covered, inode, print, CRC.
+_MARK = struct.Struct("<IIQQ16sI")
+NAME_MAX = 255 - len("..new")  # bytes of a copy's name, or of a directory's
 _MAGIC = 0x184D2A5A
 
 
@@ -111,7 +113,7 @@ class Archive:
         for folder, _, names in os.walk(source.path.removesuffix(".jsonl")):
             paths = (f"{folder}/{name}" for name in names if not name.endswith(".jsonl"))
             found += [Source(source.root, path) for path in paths if os.path.isfile(path)]  # noqa: PTH113 - never raises
-        return found[:SIDE_FILES_MAX]
+        return [*filter(self.has_room, found[:SIDE_FILES_MAX])]
 
     # -- copying
 
@@ -134,11 +136,12 @@ class Archive:
             status = os.fstat(fd)
             if source.path.endswith(SUFFIX):  # by its agent, which had it as a plain file before
                 return _copy_raw(fd, status, place) - before
-            covered = _cut(place)
-            if covered is None or not _begins(fd, status.st_size, covered):
+            covered, end = _cut(place), status.st_size
+            if covered and end < covered.size and _was_cut(fd, end, place):
+                return 0
+            if covered is None or not _grew(fd, status, covered):
                 covered = None
-            start = covered[0] if covered else 0
-            end = _line_end(fd, start, status.st_size, source.path)
+            start = covered.size if covered else 0
             if end == start and (covered or place.exists()):  # or it was emptied for a rewrite
                 return 0
             make_directory(place.parent)
@@ -146,7 +149,7 @@ class Archive:
             whole = place.stat().st_size if covered else 0
             try:
                 blocks = (_exactly(fd, min(BLOCK, end - at), at) for at in range(start, end, BLOCK))
-                _append(new, blocks, end - start, _mark(end, _last(fd, end)), fresh=not covered)
+                _append(new, blocks, end - start, _mark(status, fd), fresh=not covered)
             except BaseException:
                 if covered:
                     os.truncate(new, whole)
@@ -169,7 +172,7 @@ class Archive:
         make_directory(place.parent)
         new = _temporary(place)
         try:
-            _append(new, [rows], len(rows), _mark(len(rows), rows[-PRINTED:]), fresh=True)
+            _append(new, [rows], len(rows), _mark_of(len(rows), 0, rows), fresh=True)
         except BaseException:
             new.unlink(missing_ok=True)
             raise
@@ -191,7 +194,25 @@ class Archive:
     def size_of(self, source: Source) -> int:
         """Return the bytes that the copy of a file covers; 0: there is none."""
         covered = _covered(self._place(LIVE, source))
-        return covered[0] if covered else 0
+        return covered.size if covered else 0
+
+    def growth(self, source: Source, rows: bytes | None = None) -> int:
+        """Return by about how many bytes the next copy of a session or file makes it larger."""
+        place, compressor = self._place(LIVE, source), zstandard.ZstdCompressor(level=LEVEL)
+        if rows is not None:
+            had = place.stat().st_size if place.exists() else 0
+            return len(compressor.compress(rows)) - had
+        stream, size = compressor.compressobj(), _MARK.size
+        with open(os.open(source.path, _READ), "rb") as file:  # noqa: PTH123 - a descriptor
+            file.seek(self.size_of(source))
+            while block := file.read(BLOCK):
+                size += len(stream.compress(block))
+        return size + len(stream.flush())
+
+    def has_room(self, source: Source) -> bool:
+        """Whether the names of a copy are not too long for a file system."""
+        parts = self._place(GONE, source).relative_to(self.directory).parts
+        return all(len(os.fsencode(part)) <= NAME_MAX for part in parts)
 
     # -- files that are gone
 
@@ -286,7 +307,15 @@ def _temporary(place: Path) -> Path:
     return place.with_name(f".{place.name}.new")
 
 
-def _cut(place: Path) -> tuple[int, bytes] | None:
+class _Covered(NamedTuple):
+    """What a mark says: how many bytes of a file are covered, and how they end."""
+
+    size: int
+    inode: int  # 0: of no file that is there
+    printed: bytes
+
+
+def _cut(place: Path) -> _Covered | None:
     """Cut a copy after its last mark, and return that; None: there is no mark or no copy."""
     if (covered := _covered(place)) or not place.is_file() or not place.stat().st_size:
         return covered
@@ -300,8 +329,8 @@ def _cut(place: Path) -> tuple[int, bytes] | None:
     return covered
 
 
-def _covered(place: Path) -> tuple[int, bytes] | None:
-    """Read how many bytes a copy covers, and their last ones' print; None: nothing, or torn."""
+def _covered(place: Path) -> _Covered | None:
+    """Read a copy's last mark; None: there is no copy, or it is torn."""
     try:
         with place.open("rb") as file:
             file.seek(-_MARK.size, os.SEEK_END)
@@ -310,19 +339,32 @@ def _covered(place: Path) -> tuple[int, bytes] | None:
         return None
 
 
-def _parse(data: bytes) -> tuple[int, bytes] | None:
+def _parse(data: bytes) -> _Covered | None:
     if len(data) != _MARK.size:
         return None
-    magic, length, size, printed, crc = _MARK.unpack(data)
+    magic, length, size, inode, printed, crc = _MARK.unpack(data)
     if magic != _MAGIC or length != _MARK.size - 8 or crc != zlib.crc32(data[:-4]):
         return None
-    return size, printed
+    return _Covered(size, inode, printed)
 
 
-def _begins(fd: int, size: int, covered: tuple[int, bytes]) -> bool:
-    """Whether a file still begins with what a copy covers."""
-    at, printed = covered
-    return at <= size and _print(_last(fd, at)) == printed
+def _grew(fd: int, status: os.stat_result, covered: _Covered) -> bool:
+    """Whether a file is the one of a copy, and still begins with what that covers."""
+    same = covered.inode == status.st_ino and covered.size <= status.st_size
+    return same and _print(_last(fd, covered.size)) == covered.printed
+
+
+def _was_cut(fd: int, size: int, place: Path) -> bool:
+    """Whether a copy begins with all of a file."""
+    at = 0
+    with suppress(zstandard.ZstdError):
+        for block in _blocks(place, marked=False):
+            if os.pread(fd, len(block), at) != block[: size - at]:
+                return False
+            at += len(block)
+            if at >= size:
+                return True
+    return False
 
 
 def _last(fd: int, at: int) -> bytes:
@@ -334,23 +376,13 @@ def _print(last: bytes) -> bytes:
     return blake2b(last, digest_size=16).digest()
 
 
-def _mark(size: int, last: bytes) -> bytes:
-    head = _MARK.pack(_MAGIC, _MARK.size - 8, size, _print(last), 0)[:-4]
+def _mark(status: os.stat_result, fd: int) -> bytes:
+    return _mark_of(status.st_size, status.st_ino, _last(fd, status.st_size))
+
+
+def _mark_of(size: int, inode: int, end: bytes) -> bytes:
+    head = _MARK.pack(_MAGIC, _MARK.size - 8, size, inode, _print(end[-PRINTED:]), 0)[:-4]
     return head + struct.pack("<I", zlib.crc32(head))
-
-
-def _line_end(fd: int, start: int, size: int, path: str) -> int:
-    """Return the end of a file's last whole line; of other files, their end."""
-    if not path.endswith(".jsonl"):
-        return size
-    end = size
-    while end > start:
-        first = max(start, end - BLOCK)
-        newline = os.pread(fd, end - first, first).rfind(b"\n")
-        if newline >= 0:
-            return first + newline + 1
-        end = first
-    return start
 
 
 def _append(place: Path, blocks: Iterable[bytes], size: int, mark: bytes, *, fresh: bool) -> None:
@@ -399,7 +431,7 @@ def _blocks(place: Path, *, marked: bool) -> Iterator[bytes]:
         while block := reader.read(BLOCK):
             size += len(block)
             yield block
-    if (marked and covered is None) or (covered and covered[0] != size):
+    if (marked and covered is None) or (covered and covered.size != size):
         raise zstandard.ZstdError("a part is missing")
 
 
@@ -415,7 +447,7 @@ def _repack(live: Path, new: Path) -> bool:
                     size, last = size + len(block), (last + block)[-PRINTED:]
         except zstandard.ZstdError:
             return False
-        file.write(_mark(size, last))
+        file.write(_mark_of(size, 0, last))
         file.flush()
         os.fsync(file.fileno())
     return True

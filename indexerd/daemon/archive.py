@@ -42,7 +42,7 @@ class Keeper:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     trouble: tuple[str, str] | None = None  # why the archive cannot be written now, and the cure
     size: int = 0  # bytes of all copies
-    skipped: set[str] = field(default_factory=set)  # sessions that did not fit
+    skipped: set[str] = field(default_factory=set)  # sessions' files that have no copy
     _held: int = -1  # the lock: two daemons may share a data directory
     _swept: bool = False
     _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first, last change
@@ -171,7 +171,7 @@ class Keeper:
         files, sources = self.pipeline.library.files, self._copied.pop(session_id, [])
         if root := await self.pipeline.read(files.root_of, path):
             own = self.archive.source_of(path) or Source(root.sessions, path)
-            sources = [*{own: None} | dict.fromkeys(sources)]
+            sources = [*filter(self.archive.has_room, {own: None} | dict.fromkeys(sources))]
         hidden = await self.pipeline.read(files.hides, session_id, path)
         for source in sources:
             if hidden:
@@ -184,7 +184,8 @@ class Keeper:
     async def _copy(self, session_id: str, pinned: set[str]) -> None:
         sources = await self.pipeline.read(self._sources, session_id)
         if sources:
-            await asyncio.to_thread(self._copy_all, session_id, sources, pinned)
+            for old in await asyncio.to_thread(self._copy_all, session_id, sources, pinned):
+                self.pipeline.bus.log("archive.dropped", {"path": old.path})
 
     def _sources(self, session_id: str) -> list[Source]:
         """Return a session's files: several after a revert in Codex."""
@@ -201,42 +202,57 @@ class Keeper:
         rows = library.store.select("SELECT file FROM session WHERE pinned")
         return {_stem(library.files.original(str(file))) for (file,) in rows}
 
-    def _copy_all(self, session_id: str, sources: list[Source], pinned: set[str]) -> None:
-        self.skipped.discard(session_id)
-        for each in [each for source in sources for each in (source, *self.archive.sides(source))]:
-            # A file may have gone unnoticed; of one that cannot be read, `status` says so.
-            with suppress(FileNotFoundError, SessionUnreadableError):
-                if not self._copy_one(each, pinned):
-                    self.skipped.add(session_id)
-                    break
+    def _copy_all(self, session_id: str, sources: list[Source], pinned: set[str]) -> list[Source]:
+        """Bring a session's copies up to date; return the copies that went to make room."""
+        dropped: list[Source] = []
+        for source in sources:
+            self.skipped.discard(source.path)
+            fits = self.archive.has_room(source)
+            for each in (source, *self.archive.sides(source)) if fits else ():
+                # A file may have gone unnoticed; of one that cannot be read, `status` says so.
+                with suppress(FileNotFoundError, SessionUnreadableError):
+                    fits = fits and self._copy_one(each, pinned, dropped)
+            if not fits:
+                self.skipped.add(source.path)
+        self.skipped |= {old.path for old in dropped if old.is_there()}
         moved = {base_name(source.path) for source in sources}
         for old in self._copied.get(session_id, ()):
             if old not in sources and not old.is_there() and self._publish_or_drop(old, moved):
                 self.pipeline.rescan()
         self._copied[session_id] = sources
+        return dropped
 
-    def _copy_one(self, source: Source, pinned: set[str]) -> bool:
-        """Bring one copy up to date; return whether it fits."""
-        had = self.archive.size_of(source)
+    def _copy_one(self, source: Source, pinned: set[str], dropped: list[Source]) -> bool:
+        """Bring one copy up to date; return whether it fits, perhaps in the place of others."""
+        archive, most = self.archive, self.pipeline.settings.archive.max_gb * GIGABYTE
+        rows: bytes | None = None
         if source.in_database:
-            if (found := rows_of(source.path, self.archive.copied_ns(source))) is None:
+            if (found := rows_of(source.path, archive.copied_ns(source))) is None:
                 return True
             rows, mtime_ns = found
-            fits = self._make_room(len(rows) - had, source, mtime_ns, pinned)
-            self.size += self.archive.copy_rows(source, rows, mtime_ns) if fits else 0
-            return fits
-        status = os.lstat(source.path)
-        fits = self._make_room(status.st_size - had, source, status.st_mtime_ns, pinned)
-        self.size += self.archive.copy(source) if fits else 0
-        return fits
+            size = len(rows)
+        else:
+            status = os.lstat(source.path)
+            size, mtime_ns = status.st_size, status.st_mtime_ns
+        need = size - archive.size_of(source)
+        if self.size + need > most:  # compressed, it may still fit
+            need = archive.growth(source, rows)
+        if need > 0 and self.size + need > most:
+            victims = self._make_room(need, source, mtime_ns, pinned)
+            if victims is None:
+                return False
+            dropped += victims
+        new = archive.copy(source) if rows is None else archive.copy_rows(source, rows, mtime_ns)
+        self.size += new
+        return True
 
-    def _make_room(self, need: int, source: Source, mtime_ns: int, pinned: set[str]) -> bool:
-        """Remove the oldest copies, none newer than the file to copy; return whether it fits."""
+    def _make_room(
+        self, need: int, source: Source, mtime_ns: int, pinned: set[str]
+    ) -> list[Source] | None:
+        """Remove the oldest copies, none newer than the file to copy; None: it does not fit."""
         most, stays = self.pipeline.settings.archive.max_gb * GIGABYTE, _is_of(source, pinned)
-        if need <= 0 or self.size + need <= most:
-            return True
         if mtime_ns <= self._oldest_ns and not stays:
-            return False
+            return None
         entries, victims, free = self._entries(), list[Source](), 0
         self.size = sum(status.st_size for _, status in entries)
         for old, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
@@ -249,11 +265,11 @@ class Keeper:
                 free += sum(path.stat().st_size for path in self.archive.copies(old))
         if self.size - free + need > most:
             self._oldest_ns = max(self._oldest_ns, 0 if victims else mtime_ns)
-            return False
+            return None
         for old in victims:
             self.archive.remove(old)
         self.size -= free
-        return True
+        return victims
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """Find what the user should know: code, cause and cure."""

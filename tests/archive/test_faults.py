@@ -33,8 +33,10 @@ def test_kills_while_a_large_file_is_copied(world: World) -> None:
         whole = session.path.read_bytes()
         for copy in archived.copies("live") if not number else ():
             assert content(copy) == whole
-        with world.daemon():
+        with world.daemon() as daemon:
             archived.copied(session.path)
+            daemon.kill()  # it may be starting again, with a new text index
+            daemon.wait()
         (copy,) = archived.copies()
         assert not [*archived.directory.rglob(".*.new")]
         size = copy.stat().st_size

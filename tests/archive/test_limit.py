@@ -17,7 +17,7 @@ def noise(size: int) -> str:
     return "".join(random.Random(size).choices([*map(chr, range(35, 92))], k=size))
 
 
-def noisy(world: World, days_ago: int, size: int = 220_000) -> Session:
+def noisy(world: World, days_ago: int, size: int = 236_000) -> Session:
     session = world.session(turns=1)
     session.turn(answer=noise(size + days_ago))
     at = session.path.stat().st_mtime - days_ago * 86_400

@@ -229,7 +229,8 @@ class World:
             yield process
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(30) == 0
+                code = process.wait(30)
+                assert code == 0, (code, (self.root / "stderr").read_text())
         finally:
             if process.poll() is None:
                 process.kill()
