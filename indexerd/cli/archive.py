@@ -18,6 +18,7 @@ from indexerd.archive.copies import GONE, LIVE, Archive, Source
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, json_text, project
 from indexerd.cli.main import REF, as_json, command, current, option
+from indexerd.cli.sessions import check_place
 from indexerd.disk import create_file, make_directory
 from indexerd.errors import DaemonDownError, NotFoundError, UsageError, WriteError
 from indexerd.paths import directory_of
@@ -40,16 +41,19 @@ def _switch(*, on: bool) -> str:
 
     def change(text: Text) -> Text:
         document = tomlkit.parse(text or "")
-        document.setdefault("archive", tomlkit.table())["enabled"] = on
+        section = document.setdefault("archive", tomlkit.table())
+        if not isinstance(section, dict):
+            raise UsageError(f"archive is no table in {file}", hint="correct it first")
+        section["enabled"] = on
         return tomlkit.dumps(document)
 
     done = apply([Edit(str(file), change)])
-    if as_json({"enabled": on, "file": str(file), "did": done[0]["did"]}):
-        return ""
     try:
         os.kill(current().call("hello", {})["pid"], signal.SIGHUP)
     except (DaemonDownError, ProcessLookupError):
         aside("the daemon is not running; it will read this when it starts")
+    if as_json({"enabled": on, "file": str(file), "did": done[0]["did"]}):
+        return ""
     return f"{'on' if on else 'off'}: {render.exact(str(file))}"
 
 
@@ -87,9 +91,11 @@ archive = click.Group(
 
 def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
     """Have opencode import a session, or with `to` write a file for that; return where it is."""
+    if not to:
+        check_place(row)
     session = json_text(exported(_archive().rows(source)))
     with TemporaryDirectory() as temporary:
-        file = Path(to or temporary, f"{row['sessionId']}.json")
+        file = Path(to or temporary, f"{Path(source.path).name}.json")
         make_directory(file.parent)
         create_file(file, [session.encode()])
         if to:
@@ -101,7 +107,26 @@ def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
         except (OSError, subprocess.CalledProcessError) as bad:
             hint = "`--to DIR` writes a file for `opencode import`"
             raise WriteError(f"opencode cannot import it: {bad}", hint=hint) from None
+    if not source.is_there():
+        raise WriteError("opencode did not import it", hint="`--to DIR` writes a file")
     return source.path
+
+
+def _files(archive: Archive, row: dict[str, Any]) -> list[Source]:
+    """List the files to restore: a session's, and those of its sub-agents."""
+    source = archive.find(row["sessionFile"])
+    files = archive.gone(source) if source else []
+    if row["agent"] == "codex":  # where a session that was reverted has several
+        every = (each for kind in (GONE, LIVE) for each, _ in archive.entries(kind))
+        own = (each for each in every if row["sessionId"] in os.path.basename(each.path))  # noqa: PTH119 - text
+        files += [each for each in own if not each.is_there()]
+    if row["agent"] == "opencode":
+        family = current().call("family", {"ref": row["sessionId"]})["members"]
+        below = (one for one in family if one.get("parentSessionId") == row["sessionId"])
+        ids = [one["sessionId"] for one in below if one["subagent"] and one["archived"]]
+        rows = (current().call("get", {"ref": key})["session"] for key in ids)
+        files += [each for child in rows for each in _files(archive, child)]
+    return [*dict.fromkeys(files)]
 
 
 @command(REF, option("--to", "Restore below this directory.", metavar="DIR", type=project))
@@ -114,17 +139,16 @@ def restore(ref: str, to: str | None) -> Iterator[str]:
     if "machine" in row:
         raise UsageError(f"its copy would be on {row['machine']}", hint="restore it there")
     archive = _archive()
-    source = archive.find(row["sessionFile"])
-    files = archive.gone(source) if source else []
-    if source is None or not files:
+    files = _files(archive, row)
+    if not files:
         gone = "the archive has no copy of this session"
         raise NotFoundError(gone if row["gone"] else "the session's file is there already")
     written: list[str] = []
-    if source.in_database:
-        files = []
-        written = [_restore_rows(source, row, to)]
     for each in files:
-        below = os.path.relpath(each.path, Path(source.path).parent)
+        if each.in_database:
+            written.append(_restore_rows(each, row, to))
+            continue
+        below = os.path.relpath(each.path, Path(files[0].path).parent)
         target = f"{to}/{below}" if to else each.path
         archive.restore(each, target)
         written.append(target)

@@ -12,7 +12,7 @@ import os
 import sys
 
 from indexerd.client import call_once, dumps, socket_path
-from indexerd.errors import DaemonDownError
+from indexerd.errors import DaemonDownError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,12 @@ def question_seconds(text: str, seconds: float) -> float:
 
 
 def project(named: str = ".") -> str | None:
-    """Make a directory's path absolute; None if the current directory was removed."""
+    """Make a directory's path absolute; None if the current directory was removed.
+
+    UsageError if it is empty.
+    """
+    if not named:
+        raise UsageError("a path is empty", hint="`.` is the current directory")
     try:
         return os.path.abspath(named)  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:

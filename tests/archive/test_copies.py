@@ -83,6 +83,32 @@ def test_what_was_copied_last_comes_back(steps: list[tuple[str, bytes | float]])
             assert copied == [b""] or torn
 
 
+def test_names_that_are_too_long_are_left_out(tmp_path: Path) -> None:
+    archive, source, path = files(tmp_path)
+    folder = path.with_suffix("") / "tool-results"
+    folder.mkdir(parents=True)
+    for name in ("n" * 252, "short"):
+        (folder / name).write_text("output")
+    assert [Path(side.path).name for side in archive.sides(source)] == ["short"]
+    assert archive.has_room(source)
+    assert not archive.has_room(Source(f"/{'録' * 30}", f"/{'録' * 30}/s.jsonl"))
+
+
+def test_an_early_line_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
+    """The new file is as long and ends as before, as after `sed -i`."""
+    archive, source, path = files(tmp_path)
+    path.write_bytes(b'{"a": "SECRET"}\n' + b"{}\n" * 4000)
+    archive.copy(source)
+    change(path, "replace", path.read_bytes().replace(b"SECRET", b"XXXXXX"))
+    change(path, "append", b"{}\n")
+    archive.copy(source)
+    whole = path.read_bytes()
+    path.unlink()
+    archive.publish(source)
+    archive.restore(source, source.path)
+    assert path.read_bytes() == whole
+
+
 def test_damage_is_noticed_at_any_byte(tmp_path: Path) -> None:
     """Then nothing is restored, and the copy stays as it is, since some of it can be read."""
     archive, source, path = files(tmp_path)

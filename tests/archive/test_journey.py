@@ -10,7 +10,7 @@ import pytest
 from indexerd.errors import NotFoundError
 from tests.archive.keeping import AGENTS, RESUMES, Archived, clean_up, content, with_company
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import World, hit_by, logged, until, wait
+from tests.e2e.world import FIXTURES, World, hit_by, logged, until, wait
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -133,6 +133,24 @@ def test_codex_moves_and_compresses_its_own_files(world: World) -> None:
         world.run("restore", thread.id)
         assert thread.path.read_bytes() == whole
         assert len(archived.copies()) == 1
+
+
+def test_both_files_of_a_reverted_session_of_codex_come_back(world: World) -> None:
+    archived, place = Archived(world), world.root / "home/.codex/sessions/2026/11/21"
+    session_id = "01a1fff2-4af8-7d91-a9c0-6da4d3734e79"
+    stored = FIXTURES / "real/codex/sessions/2026/11/21"
+    place.mkdir(parents=True)
+    files = [Path(shutil.copy(path, place)) for path in stored.glob(f"*{session_id}*")]
+    before = {path: path.read_bytes() for path in files}
+    assert len(before) == 2
+    with world.daemon():
+        archived.copied(*files)
+        for path in files:
+            path.unlink()
+        archived.taken_over(session_id)
+        world.run("restore", session_id)
+        assert {path: path.read_bytes() for path in files} == before
+        archived.at(session_id, place)
 
 
 def test_a_damaged_copy_is_refused_and_kept(world: World) -> None:

@@ -44,6 +44,14 @@ def test_the_oldest_copies_go_first_and_pinned_ones_stay(world: World) -> None:
         until(lambda: not archived.copies("*", deleted.path.name), "the oldest copy's removal")
         assert archived.copies("gone", pinned.path.name)
         assert not problems(world)
+        before = {*archived.copies()}
+        repeated = world.session(turns=1)
+        repeated.turn(answer="x" * 840_000)  # which compressed is next to nothing
+        archived.copied(repeated.path)
+        assert before < {*archived.copies()}
+        repeated.path.unlink()
+        archived.taken_over(repeated.id)
+        world.run("purge", repeated.id, "--yes")
         sessions[0].turn(answer=noise(150_000))
         cause = until(lambda: problems(world).get("archive_full"), "the warning")
         assert cause.endswith("of 0.001 GB")

@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,14 @@ import pytest
 from tests.archive.keeping import Archived, content
 from tests.e2e.world import World, chat, forget, hit_by, opencode_rows, until, wait
 
-IMPORTER = """#!/bin/sh
-test "$1" = import && cp "$2" "$OPENCODE_DB.imported" && pwd >"$OPENCODE_DB.where"
+IMPORTER = """
+import json, os, sqlite3, sys
+assert sys.argv[1] == "import"
+info = json.load(open(sys.argv[2]))["info"]
+values = info["id"], info["projectID"], info.get("parentID"), os.getcwd(), "", "", 1, 1
+with sqlite3.connect(os.environ["OPENCODE_DB"]) as db:
+    names = "id, project_id, parent_id, directory, title, version, time_created, time_updated"
+    db.execute(f"INSERT INTO session ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 """
 
 
@@ -29,9 +36,13 @@ def test_a_session_deleted_from_the_database_is_read_from_its_copy(
         chat(rows, "ses_one", "And into the zebras.")
         until(lambda: b"zebras" in content(archived.copies("live", "ses_one")[0]), "the new copy")
         assert b"quaggas" not in content(archived.copies("live", "ses_two")[0])
+        rows.session("ses_help", directory=str(project), parent_id="ses_one")
+        chat(rows, "ses_help", "Help with the zebras.")
+        until(lambda: archived.copies("live", "ses_help"), "the sub-agent's copy")
         before = world.run("export", "ses_one", "--format", "json", "--json")
-        forget(rows, "ses_one")
-        archived.taken_over("ses_one")
+        for session_id in ("ses_one", "ses_help"):
+            forget(rows, session_id)
+            archived.taken_over(session_id)
     with world.daemon():  # a start finds the same
         wait(world, "ses_one", archived=True, gone=False, userMessageCount=2)
         wait(world, "ses_two", archived=False, userMessageCount=1)
@@ -41,17 +52,17 @@ def test_a_session_deleted_from_the_database_is_read_from_its_copy(
 
         world.run("restore", "ses_one", "--to", str(tmp_path / "here"))
         exported = json.loads((tmp_path / "here/ses_one.json").read_text())
-        world.run("restore", "ses_one", code=None)  # there is no opencode
-        assert "`--to DIR` writes a file for `opencode import`" in world.stderr
+        world.run("restore", "ses_one", code=None)
+        assert "opencode is not installed" in world.stderr
         program = tmp_path / "bin/opencode"
         program.parent.mkdir()
-        program.write_text(IMPORTER)
+        program.write_text(f"#!{sys.executable}{IMPORTER}")
         program.chmod(0o755)
         world.env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
-        assert world.run("restore", "ses_one").strip() == gone
-        assert json.loads(Path(f"{rows.path}.imported").read_text()) == exported
-        assert Path(f"{rows.path}.where").read_text().strip() == str(project)
-
+        assert world.run("restore", "ses_one").split() == [gone, f"{rows.path}/ses_help"]
+        wait(world, "ses_one", archived=False, cwd=str(project))
+        world.run("restore", "ses_one", code=3)
+        assert "there already" in world.stderr
         world.run("purge", "ses_one", "--yes")
         assert not archived.copies("*", "ses_one")
         assert archived.copies("live", "ses_two")
