@@ -16,7 +16,7 @@ import click
 from indexerd.amounts import count
 from indexerd.archive.copies import GONE, LIVE, Archive, Source
 from indexerd.cli import printing as render
-from indexerd.cli.backend import aside, json_text, project
+from indexerd.cli.backend import aside, json_text, place, project
 from indexerd.cli.main import REF, as_json, command, current, option
 from indexerd.cli.sessions import check_place
 from indexerd.disk import create_file, make_directory
@@ -129,7 +129,7 @@ def _files(archive: Archive, row: dict[str, Any]) -> list[Source]:
     return [*dict.fromkeys(files)]
 
 
-@command(REF, option("--to", "Restore below this directory.", metavar="DIR", type=project))
+@command(REF, option("--to", "Restore below this directory.", metavar="DIR", type=place))
 def restore(ref: str, to: str | None) -> Iterator[str]:
     """Put an archived session back where its agent looks, byte for byte.
 

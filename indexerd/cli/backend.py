@@ -131,16 +131,18 @@ def question_seconds(text: str, seconds: float) -> float:
 
 
 def project(named: str = ".") -> str | None:
-    """Make a directory's path absolute; None if the current directory was removed.
-
-    UsageError if it is empty.
-    """
-    if not named:
-        raise UsageError("a path is empty", hint="`.` is the current directory")
+    """Make a directory's path absolute; None if the current directory was removed."""
     try:
         return os.path.abspath(named)  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:
         return None
+
+
+def place(named: str) -> str | None:
+    """Do as `project`; UsageError for an empty path."""
+    if not named:
+        raise UsageError("a path is empty", hint="`.` is the current directory")
+    return project(named)
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -20,7 +20,7 @@ from indexerd.amounts import count, dollars, duration
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import aside, project, put, safe
+from indexerd.cli.backend import aside, place, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
 from indexerd.paths import basename, directory_of
 from indexerd.times import since
@@ -341,8 +341,8 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
 
 
 @cli.command(
-    cli.argument("old", metavar="[OLD]", required=False, type=project),
-    cli.argument("new", metavar="[NEW]", required=False, type=project),
+    cli.argument("old", metavar="[OLD]", required=False, type=place),
+    cli.argument("new", metavar="[NEW]", required=False, type=place),
     cli.flag("--undo", "Take back this move."),
 )
 def move(old: str | None, new: str | None, *, undo: bool) -> Iterator[str]:
