@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,7 +49,7 @@ def deleted_soon(
     now_ms: int,
     managed: str = f"{_MANAGED}/managed-settings.json",
 ) -> dict[str, Any] | None:
-    """Count the sessions without a copy that will be deleted soon, and say how to keep them.
+    """Count the sessions without a whole copy that will be deleted soon, and say how to keep them.
 
     None: there are none. Reads settings, which may be on a mount that does not answer.
     """
@@ -61,7 +62,7 @@ def deleted_soon(
         days, place = _period(f"{Path(root.sessions).parent}/settings.json", cwds, managed)
         before = now_ms + (SOON - days) * DAY_MS if days else 0
         due = (one for one in known if one.mtime_ms < before and root.contains(one.path))
-        lost = (one for one in due if not archive.size_of(Source(root.sessions, one.path)))
+        lost = (one for one in due if not _is_copied(archive, Source(root.sessions, one.path)))
         if ids := {info.session_id for info in lost if not info.subagent}:
             found |= ids
             places.add(shown_path(escape_path(place)))
@@ -71,6 +72,13 @@ def deleted_soon(
     where = " and ".join(sorted(places))
     cure = f"`indexerd archive on` keeps copies; or set `cleanupPeriodDays` in {where}, say to 3650"
     return {"sessions": len(found), "cause": cause, "cure": cure}
+
+
+def _is_copied(archive: Archive, source: Source) -> bool:
+    """Whether the archive has a copy of all of a file."""
+    with suppress(OSError):
+        return archive.size_of(source) >= os.stat(source.path).st_size  # noqa: PTH116 - text
+    return True  # it is gone already
 
 
 def _period(user: str, cwds: Iterable[str], managed: str) -> tuple[int, str]:

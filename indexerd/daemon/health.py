@@ -20,7 +20,7 @@ from indexerd.privacy.sanitize import escape_path
 from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
-COUNT_SECONDS = 3600.0  # between two counts of the sessions that will be deleted
+COUNT_SECONDS = 600.0  # between two counts of the sessions that will be deleted
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
 _MODE = "check its mode and owner; every scan tries it again"

@@ -49,6 +49,7 @@ class Projects:
         self._own: set[str] = set()  # directories whose moves are left to the user
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._marks: dict[str, str] = {}  # repositories, and hashes of what identifies them
+        self._inodes: dict[str, int] = {}  # of their .git: another repository may come to a place
         try:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         except OSError as bad:
@@ -98,13 +99,21 @@ class Projects:
         for root, main in roots.items():
             if main and main != self._mains.get(root, root):
                 self._write({"worktree": root, "main": main})
-            if root == main and root not in self._marks:
-                self._write({"repository": root, "mark": identity(root)})
+            if root == main:
+                self._identify(root)
         for move in self.moves:
             if move.by == "git" and os.path.exists(move.old):  # noqa: PTH110 - never raises
                 self.move(move.old, move.new, at=at, by="git", undo=True)
         for old, new in self._found_again():
             self.move(old, new, at=at, by="git")
+
+    def _identify(self, root: str) -> None:
+        """Note what identifies a repository, if it is new, or had no remote or commit so far."""
+        known, inode = (self._marks.get(root), self._inodes.get(root)), None
+        with suppress(OSError):
+            inode = os.stat(f"{root}/.git").st_ino  # noqa: PTH116 - text
+        if (not known[0] or known[1] != inode) and (new := (identity(root), inode)) != known:
+            self._write({"repository": root, "mark": new[0], "inode": inode})
 
     def _found_again(self) -> Iterator[tuple[str, str]]:
         known = self._own.union(move.old for move in self.moves)
@@ -136,6 +145,7 @@ class Projects:
                 self._mains[line["worktree"]] = line["main"]
         elif "repository" in line:
             self._marks[line["repository"]] = line["mark"]
+            self._inodes[line["repository"]] = line["inode"]
         else:
             move = Move(line["old"], line["new"], line["at"], line["by"])
             others = (one for one in self.moves if (one.old, one.new) != move[:2])

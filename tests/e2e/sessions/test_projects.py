@@ -1,5 +1,6 @@
 """Projects that moved, and worktrees: through the socket, the command line and the home page."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -171,6 +172,36 @@ def test_a_repository_is_found_again_by_its_history(live: World) -> None:
     assert move["by"] == "git"
     origin.mkdir()  # it was only away, as a disk that is mounted again
     wait(live, session.id, resume=command(origin / "api", session))
+
+
+def marked(world: World, place: Path) -> list[str]:
+    """List what was noted of a repository's identity, in order."""
+    path = world.state / "projects.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [line["mark"] for line in lines if line.get("repository") == str(place)]
+
+
+def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) -> None:
+    """Also one that got its remote later, or that took another one's place."""
+    place, moved = live.root / "shop", live.root / "moved"
+    place.mkdir()
+    git(place, "init")
+    session = begun(live, place)
+    until(lambda: marked(live, place) == [""], "a look at the new repository")
+    shutil.rmtree(place)
+    repository(place)
+    until(lambda: any(marked(live, place)[1:]), "a look at its remote")
+    place.rename(moved)
+    begun(live, moved)
+    wait(live, session.id, movedTo=str(moved))
+    repository(place, "git@example.org:unrelated.git")
+    until(lambda: len({*marked(live, place)}) == 3, "a look at the other one")
+    other = begun(live, place)
+    shutil.rmtree(place)
+    before = live.call("status")["lastScanAt"]
+    until(lambda: live.call("status")["lastScanAt"] != before, "a scan")
+    assert "movedTo" not in live.row(other.id)
+    assert other.id not in listed(live, moved)
 
 
 def test_of_two_copies_neither_is_taken(live: World) -> None:
