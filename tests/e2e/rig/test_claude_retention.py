@@ -1,6 +1,8 @@
 """What the real Claude Code deletes when it starts."""
 
+import json
 import os
+import shutil
 import time
 
 import pytest
@@ -10,7 +12,8 @@ from tests.archive.test_claude_retention import aged
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.rig.claude import Claude
 from tests.e2e.rig.sandbox import FIVE, HELPER, needed, sandbox
-from tests.e2e.world import World, until
+from tests.e2e.rig.test_continue import carry_on
+from tests.e2e.world import World, hit_by, until, wait
 
 pytestmark = needed
 
@@ -61,3 +64,23 @@ def test_what_it_deletes_is_read_from_the_archive_and_put_back(world: World) -> 
         assert {each: each.read_bytes() for each in files if each in before} == before
         archived.at(talk.id, path)
         assert claude.once(FIVE[2], "--resume", talk.id) == talk.id
+
+
+def test_prompts_of_its_history_are_listed_of_sessions_never_seen(world: World) -> None:
+    history = world.root / "home/.claude/history.jsonl"
+    with sandbox(world) as box:
+        with world.daemon():
+            other = world.session(cwd=str(box.project))
+            other.turn("Look into the quaggas.", "They are in the cache.")
+            wait(world, other.id, userMessageCount=1)
+            carry_on(box, other.id, "claude")
+            until(lambda: history.exists() and history.read_text().endswith("\n"), "its history")
+            [line] = map(json.loads, history.read_text().splitlines())
+            wait(world, line["sessionId"], userMessageCount=1)
+            box.close()
+        Claude(box).file(line["sessionId"]).unlink()
+    history.write_text(json.dumps(line | {"timestamp": line["timestamp"] - 2 * 86_400_000}) + "\n")
+    shutil.rmtree(world.state)
+    with world.daemon():
+        wait(world, line["sessionId"], promptsOnly=True, gone=True, cwd=str(box.project))
+        until(lambda: line["sessionId"] in hit_by(world, "quaggas"), "its prompt")
