@@ -169,6 +169,7 @@ class Keeper:
     async def _handle_removed(self, session_id: str, path: str) -> None:
         """Let the copy of a file that is gone be read; remove that of an excluded one."""
         files, sources = self.pipeline.library.files, self._copied.pop(session_id, [])
+        self.skipped.discard(path)
         if root := await self.pipeline.read(files.root_of, path):
             own = self.archive.source_of(path) or Source(root.sessions, path)
             sources = [*filter(self.archive.has_room, {own: None} | dict.fromkeys(sources))]
