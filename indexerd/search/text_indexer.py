@@ -35,7 +35,6 @@ BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many 
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_NAMED_SOON = 5  # new prompts of a session whose tree is kept, as it is likely to be named soon
 _RULES = "9"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
@@ -189,7 +188,7 @@ class TextIndexer:
         self._index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
         if facts is not None:
             self._publish(session_id, facts, usage)
-        if is_last and replace and info.new_users < _NAMED_SOON:  # most likely nobody works in it
+        if is_last and replace:  # most likely no agent is working in it
             self._files.drop_tree(session_id)
         return is_last
 
