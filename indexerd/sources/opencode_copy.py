@@ -55,7 +55,7 @@ def rows_of(path: str, known_ns: int) -> tuple[bytes, int] | None:
                     names = ", ".join(f'"{name}"' for name, *_ in rows.description)
                     copy.execute(f"CREATE TABLE {table} ({names})")
                     marks = ", ".join("?" * len(rows.description))
-                    copy.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608
+                    copy.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - as above
             return copy.serialize(), at
 
     return reading(place, copied)
