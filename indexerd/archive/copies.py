@@ -117,8 +117,22 @@ class Archive:
 
     # -- copying
 
-    def copy(self, source: Source) -> int:
+    def is_damaged(self, source: Source) -> bool:
+        """Whether the copy of a file that is there does not fit its checksums."""
+        place = self._place(LIVE, source)
+        try:
+            for _ in _blocks(place, marked=False):
+                pass
+        except FileNotFoundError:
+            return False
+        except zstandard.ZstdError:
+            return True
+        return False
+
+    def copy(self, source: Source, *, anew: bool = False) -> int:
         """Bring the copy of a file up to date; return the bytes by which the copy has grown.
+
+        `anew`: replace the old copy, of which a part may be damaged.
 
         FileNotFoundError: it is gone. SessionUnreadableError: it cannot be read. OSError: the copy
         cannot be written. In all these cases the old copy stays.
@@ -135,8 +149,8 @@ class Archive:
             before = place.stat().st_size if place.exists() else 0
             status = os.fstat(fd)
             if source.path.endswith(SUFFIX):  # by its agent, which had it as a plain file before
-                return _copy_raw(fd, status, place) - before
-            covered, end = _cut(place), status.st_size
+                return _copy_raw(fd, status, place, anew=anew) - before
+            covered, end = None if anew else _cut(place), status.st_size
             if covered and end < covered.size and _was_cut(fd, end, place):
                 return 0
             if covered is None or not _grew(fd, status, covered):
@@ -398,9 +412,9 @@ def _append(place: Path, blocks: Iterable[bytes], size: int, mark: bytes, *, fre
         os.fsync(file.fileno())
 
 
-def _copy_raw(fd: int, status: os.stat_result, place: Path) -> int:
+def _copy_raw(fd: int, status: os.stat_result, place: Path, *, anew: bool) -> int:
     """Copy a file that is compressed already; return the copy's size."""
-    if place.exists():
+    if place.exists() and not anew:
         known = place.stat()
         if (known.st_size, known.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
             return known.st_size

@@ -11,6 +11,7 @@ import os
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from time import monotonic
 from typing import Any
@@ -100,7 +101,7 @@ class Keeper:
         pinned = await self.pipeline.read(self._pinned) if due else set()
         for session_id in due:
             change = self._due.get(session_id)
-            await self._copy(session_id, pinned)
+            await self._copy(session_id, pinned, swept=bool(change and not change[0]))
             if self._due.get(session_id) == change:
                 self._due.pop(session_id, None)
 
@@ -182,10 +183,11 @@ class Keeper:
 
     # -- copies
 
-    async def _copy(self, session_id: str, pinned: set[str]) -> None:
-        sources = await self.pipeline.read(self._sources, session_id)
-        if sources:
-            for old in await asyncio.to_thread(self._copy_all, session_id, sources, pinned):
+    async def _copy(self, session_id: str, pinned: set[str], *, swept: bool) -> None:
+        """Bring a session's copies up to date; in a sweep, replace those that are damaged."""
+        if sources := await self.pipeline.read(self._sources, session_id):
+            copy = partial(self._copy_all, session_id, sources, pinned, swept=swept)
+            for old in await asyncio.to_thread(copy):
                 self.pipeline.bus.log("archive.dropped", {"path": old.path})
 
     def _sources(self, session_id: str) -> list[Source]:
@@ -203,7 +205,9 @@ class Keeper:
         rows = library.store.select("SELECT file FROM session WHERE pinned")
         return {_stem(library.files.original(str(file))) for (file,) in rows}
 
-    def _copy_all(self, session_id: str, sources: list[Source], pinned: set[str]) -> list[Source]:
+    def _copy_all(
+        self, session_id: str, sources: list[Source], pinned: set[str], *, swept: bool
+    ) -> list[Source]:
         """Bring a session's copies up to date; return the copies that went to make room."""
         dropped: list[Source] = []
         for source in sources:
@@ -212,7 +216,8 @@ class Keeper:
             for each in (source, *self.archive.sides(source)) if fits else ():
                 # A file may have gone unnoticed; of one that cannot be read, `status` says so.
                 with suppress(FileNotFoundError, SessionUnreadableError):
-                    fits = fits and self._copy_one(each, pinned, dropped)
+                    anew = swept and self.archive.is_damaged(each)
+                    fits = fits and self._copy_one(each, pinned, dropped, anew=anew)
             if not fits:
                 self.skipped.add(source.path)
         self.skipped |= {old.path for old in dropped if old.is_there()}
@@ -223,12 +228,15 @@ class Keeper:
         self._copied[session_id] = sources
         return dropped
 
-    def _copy_one(self, source: Source, pinned: set[str], dropped: list[Source]) -> bool:
+    def _copy_one(
+        self, source: Source, pinned: set[str], dropped: list[Source], *, anew: bool
+    ) -> bool:
         """Bring one copy up to date; return whether it fits, perhaps in the place of others."""
         archive, most = self.archive, self.pipeline.settings.archive.max_gb * GIGABYTE
         rows: bytes | None = None
         if source.in_database:
-            if (found := rows_of(source.path, archive.copied_ns(source))) is None:
+            known_ns = 0 if anew else archive.copied_ns(source)
+            if (found := rows_of(source.path, known_ns)) is None:
                 return True
             rows, mtime_ns = found
             size = len(rows)
@@ -243,8 +251,10 @@ class Keeper:
             if victims is None:
                 return False
             dropped += victims
-        new = archive.copy(source) if rows is None else archive.copy_rows(source, rows, mtime_ns)
-        self.size += new
+        if rows is None:
+            self.size += archive.copy(source, anew=anew)
+        else:
+            self.size += archive.copy_rows(source, rows, mtime_ns)
         return True
 
     def _make_room(

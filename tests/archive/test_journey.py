@@ -3,14 +3,16 @@
 import os
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from indexerd.errors import NotFoundError
 from tests.archive.keeping import AGENTS, RESUMES, Archived, clean_up, content, with_company
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import FIXTURES, World, hit_by, logged, until, wait
+from tests.e2e.world import FIXTURES, World, chat, hit_by, logged, opencode_rows, until, wait
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -118,8 +120,6 @@ def test_codex_moves_and_compresses_its_own_files(world: World) -> None:
         archived.copied(thread.path)
         whole = thread.path.read_bytes()
         packed = thread.path.with_name(f"{thread.path.name}.zst")
-        import zstandard
-
         packed.write_bytes(zstandard.compress(whole))
         thread.path.unlink()
         wait(world, thread.id, sessionFile=str(packed), gone=False)
@@ -174,6 +174,33 @@ def test_a_damaged_copy_is_refused_and_kept(world: World) -> None:
         assert copy.read_bytes() == data
         world.run("restore", good.id)
         archived.at(good.id, good.path)
+
+
+def test_a_copy_that_was_damaged_is_made_again_while_there_is_the_file(world: World) -> None:
+    archived, session, rows = Archived(world), world.session(turns=3), opencode_rows(world)
+    rows.session("ses_one")
+    chat(rows, "ses_one", "Look into the quaggas.")
+    thread = CodexThread(world.root / "home")
+    thread.turn("About zebras.")
+    packed = zstandard.compress(thread.path.read_bytes())
+    thread.path.with_name(f"{thread.path.name}.zst").write_bytes(packed)
+    thread.path.unlink()
+    with world.daemon():
+        archived.copied(session.path)
+        until(lambda: len(archived.copies("live")) == 3, "the copies")
+    good = {copy: content(copy) for copy in archived.copies("live")}
+    for copy in good:
+        data = bytearray(copy.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        copy.write_bytes(data)
+    with world.daemon():
+
+        def mended() -> bool:
+            with suppress(zstandard.ZstdError):
+                return {copy: content(copy) for copy in archived.copies("live")} == good
+            return False
+
+        until(mended, "whole copies")
 
 
 @pytest.mark.parametrize("on", [True, False])
