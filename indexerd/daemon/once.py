@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -13,7 +14,10 @@ from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.digest import AutoDigests
 from indexerd.indexing.indexer import Done, Failure
 from indexerd.indexing.policy import decide
+from indexerd.models.extractive import Extractive
+from indexerd.models.extractive.process import own_process
 
+MANY = 50  # due sessions, from which on the built-in model has a process of its own
 COMMIT_SECONDS = 5.0  # between commits: what an interruption loses at most
 NO_MODEL = "no_model"  # why a due session waits
 # Is told what is being done, and how much of how much is done (0: not known).
@@ -55,7 +59,10 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     await _read_all(pipeline, show)
     await pipeline.place_all()
     pipeline.only_reads = False
-    waiting = await _run_due(pipeline, show)
+    with ExitStack() as stack:
+        if len(pipeline.jobs) >= MANY:
+            _speed_up(pipeline, stack)
+        waiting = await _run_due(pipeline, show)
     show("Making digests", 0, 0)
     await digests.run(once=True)
     outcomes = pipeline.indexer.outcomes
@@ -71,6 +78,12 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     unreadable = len(library.files.problems())
     unreadable += len(library.last_scan.unreadable) if library.last_scan else 0
     return Report(len(pipeline.known), models, digests.digested, failed, reasons, unreadable)
+
+
+def _speed_up(pipeline: Pipeline, stack: ExitStack) -> None:
+    for model in pipeline.models.available():
+        if isinstance(model, Extractive):
+            model.answer = stack.enter_context(own_process())
 
 
 async def _read_all(pipeline: Pipeline, show: Show) -> None:

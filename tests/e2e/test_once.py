@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from tests.e2e.world import REAL, World
@@ -127,3 +128,29 @@ def test_old_sessions_stay_on_this_machine(world: World) -> None:
     models = [(world.meta(session.id) or {})["model"] for session in (old, new)]
     assert models == ["local/extractive", "scripted/test"]
     assert len(world.calls()) == 1
+
+
+def test_many_sessions_get_the_names_that_few_get(world: World) -> None:
+    """From fifty due sessions on, the built-in model has a process of its own, which ends."""
+
+    def session() -> str:
+        every = world.session()
+        for animal in ("quagga", "okapi", "tapir", "zebra", "bongo"):
+            every.turn(f"Teach the {animal} parser to read stripes.", "It reads them now.")
+        return every.id
+
+    first = session()
+    assert world.run("run", "--once", "--json")["indexed"] == [first]
+    many = [session() for _ in range(60)]
+    assert {*world.run("run", "--once", "--json")["indexed"]} == {*many}
+    metas = [world.meta(key) or {} for key in (first, *many)]
+    assert len({(meta["name"], meta["summary"]) for meta in metas}) == 1
+    mine = str(world.root).encode()
+    left = [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if mine in read(path)]
+    assert left == []
+
+
+def read(path: Path) -> bytes:
+    with suppress(OSError):  # another user's, or it ended
+        return path.read_bytes()
+    return b""

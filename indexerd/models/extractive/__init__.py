@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 
 from indexerd.entries import Facts, Prompt
 from indexerd.errors import DeadlineError
@@ -24,17 +25,21 @@ class Extractive:
     key = LOCAL + "extractive"
     remote = False
 
+    def __init__(self) -> None:
+        self.answer: Callable[[Prompt], str] = answered
+
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Answer in a thread; DeadlineError after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                text = await asyncio.to_thread(_answer, prompt)
+                text = await asyncio.to_thread(self.answer, prompt)
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
         return Reply(text=text, model=self.key, tokens=TokenCounts(0, 0))
 
 
-def _answer(prompt: Prompt) -> str:
+def answered(prompt: Prompt) -> str:
+    """Return the answer to a prompt."""
     if prompt.question is not None:
         return json.dumps(answer(prompt.question))
     if prompt.stretch is not None:
