@@ -28,7 +28,7 @@ SOURCES = {
     for path in sorted((ROOT / "indexerd").rglob("*.py"))
 }
 WIDTH = 80
-HELP = re.compile(r"<!-- help:(.*?) ?-->\n(.*?)<!-- end -->", re.DOTALL)
+HELP = re.compile(r"^```text\nUsage: indexerd ([a-z -]*)\[OPTIONS\].*?^```\n", re.DOTALL | re.MULTILINE)
 
 
 def commands(
@@ -46,31 +46,36 @@ def commands(
 
 
 def block(command: str, text: str) -> str:
-    """A command's help. All have `-h`, which the program's own help explains."""
+    """A command's help. All have `-h`; the program's own lists commands, as the README does."""
     if command:
         text = re.sub(r"(?m)^  -h, --help .*\n?", "", text + "\n").replace("Options:\n\n", "")
         text = text.removesuffix("Options:\n")
+    else:
+        text = text.partition("\nSessions:")[0]
     lines = "\n".join(line.rstrip() for line in text.rstrip().splitlines())
     return f"```text\n{lines}\n```\n"
 
 
 def test_every_commands_help_is_in_the_document() -> None:
-    """Each command once, in the program's order; sub-commands if they have options."""
+    """Each command with options or sub-commands once, in the program's order; others in a table."""
     blocks = {words: block(words, text) for words, text in commands()}
+    listed = {words: text for words, text in blocks.items() if text.count(":\n") == 0}
     expected = {
-        words: text for words, text in blocks.items() if " " not in words or "Options:" in text
+        words: text
+        for words, text in blocks.items()
+        if words not in listed and (" " not in words or "Options:" in text)
     }
     path = ROOT / "docs/CLI.md"
     if os.environ.get("UPDATE_DOCS"):
-
-        def renewed(found: re.Match[str]) -> str:
-            words = found[1].strip()
-            return f"<!-- help:{found[1]} -->\n{expected[words]}<!-- end -->"
-
-        path.write_text(HELP.sub(renewed, path.read_text()))
-    found = {words.strip(): text for words, text in HELP.findall(path.read_text())}
+        path.write_text(HELP.sub(lambda found: expected[found[1].strip()], path.read_text()))
+    document = path.read_text()
+    found = {one[1].strip(): one[0] for one in HELP.finditer(document)}
     assert list(expected) == list(found)
     assert expected == found
+    for words, text in listed.items():
+        usage, *about = text.removeprefix("```text\nUsage: indexerd ").removesuffix("```\n").split("\n\n")
+        row = f"| `{usage.replace('[OPTIONS] ', '').replace(' [OPTIONS]', '')}` | {' '.join(' '.join(about).split())}"
+        assert " " in words or f"\n{row}" in document, row
 
 
 def test_the_documents_exit_codes_are_the_programs() -> None:

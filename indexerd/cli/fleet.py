@@ -54,7 +54,7 @@ def join(code: str) -> str:
 
 @command()
 def status() -> Iterator[str]:
-    """Show the machines: when each was last seen, and what is not read yet."""
+    """Show each machine: when last seen, and what is not read yet."""
     answer = _asked("status")
     if as_json(answer):
         return
@@ -72,7 +72,7 @@ def status() -> Iterator[str]:
 
 @command()
 def leave() -> str:
-    """Leave the fleet, and forget here what other machines told."""
+    """Leave the fleet, and forget the other machines' sessions."""
     answer = _asked("leave")
     if answer["problem"]:
         aside(f"the server still has this machine's records: {safe(answer['problem'])}")
@@ -82,7 +82,7 @@ def leave() -> str:
 
 @command(argument("machine"))
 def remove(machine: str) -> str:
-    """Remove another machine and all that it told.
+    """Remove another machine and its sessions.
 
     It can still log in until `indexerd fleet rotate-key`.
     """
@@ -92,7 +92,10 @@ def remove(machine: str) -> str:
 
 @command()
 def rotate_key() -> Iterator[str]:
-    """Change the key and the password; each other machine must join again with the new code."""
+    """Change the key and the password; the others then join again.
+
+    The last line is the new code.
+    """
     return _code(_asked("rotate-key"))
 
 

@@ -75,7 +75,7 @@ def _sessions(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[
 REF = argument("ref", shell_complete=_sessions)
 ANY_REF = argument("ref", required=False, shell_complete=_sessions)
 SESSION = argument("session", metavar="REF", shell_complete=_sessions)
-LEAF = option("--leaf", "View as if this entry were the current one.", metavar="ID")
+LEAF = option("--leaf", "Use this entry as the leaf.", metavar="ID")
 HERE = option(
     "--cwd", "The project's directory. Default: this one.", metavar="DIR", type=project, default="."
 )

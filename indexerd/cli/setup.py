@@ -121,9 +121,9 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
         aside(safe(note, 8192))
 
 
-@command(argument("shell", type=click.Choice(("bash", "zsh", "fish", "powershell"))))
+@command(argument("shell", metavar="SHELL", type=click.Choice(("bash", "zsh", "fish", "powershell"))))
 def completion(shell: str) -> str:
-    """Print a shell's completion script."""
+    """Print the completion script of bash, zsh, fish or powershell."""
     completer = get_completion_class(shell)
     script = completer(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source() if completer else ""
     return "" if as_json({"shell": shell, "script": script}) else script
