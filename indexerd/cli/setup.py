@@ -121,7 +121,9 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
         aside(safe(note, 8192))
 
 
-@command(argument("shell", metavar="SHELL", type=click.Choice(("bash", "zsh", "fish", "powershell"))))
+@command(
+    argument("shell", metavar="SHELL", type=click.Choice(("bash", "zsh", "fish", "powershell")))
+)
 def completion(shell: str) -> str:
     """Print the completion script of bash, zsh, fish or powershell."""
     completer = get_completion_class(shell)
