@@ -127,10 +127,12 @@ README_TABLE = re.compile(r"^\| (`.*?) \| ", re.MULTILINE)
 
 # -- the log -------------------------------------------------------------------------------------
 
-ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \| ([a-z]+) \|(.*?)\| (.+?) \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| `([a-z]+\.[a-z_]+)` \|(.*?)\| (?:(debug|warning|error): )?(.+?) \|$", re.MULTILINE
+)
 EVENTS = {
-    event: (level, fields, when)
-    for event, level, fields, when in ROW.findall(DOCS["OPERATIONS.md"])
+    event: (level or "info", fields, when)
+    for event, fields, level, when in ROW.findall(DOCS["OPERATIONS.md"])
 }
 
 
