@@ -46,12 +46,12 @@ class Bench:
 
     def latency(self, what: str, took: Values, beside: Beside, **targets: float) -> None:
         """Add a row of latencies in milliseconds: p50 and p99, with their targets."""
-        got, limit = quantiles(took), quantiles(beside.values)
+        got, limit = quantiles(took), median(beside.values)
         self.row(
             what,
             f"{number(got['p50'])} / {number(got['p99'])} ms",
-            f"{beside.name}: {number(limit['p50'])} / {number(limit['p99'])}",
-            number(got["p50"] / limit["p50"]),
+            f"{beside.name}: {number(limit)}",
+            number(got["p50"] / limit),
             ", ".join(f"{name} ≤ {bound:g} ms" for name, bound in targets.items()),
             met=all(got[name] <= bound for name, bound in targets.items()) if targets else None,
         )
