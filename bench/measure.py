@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 Values = Sequence[float]
-HEAD = ("what", "measured", "limit of the same run", "ratio", "target")
+HEAD = ("what", "measured", "limit of the same run (ratio)", "target")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Bench:
         print("  ".join(one for one in cells if one), flush=True)
 
     def heading(self, text: str) -> None:
-        self.row(f"**{text}**", "", "", "", "")
+        self.row(f"**{text}**", "", "", "")
 
     def latency(self, what: str, took: Values, beside: Beside, **targets: float) -> None:
         """Add a row of latencies in milliseconds: p50 and p99, with their targets."""
@@ -50,8 +50,7 @@ class Bench:
         self.row(
             what,
             f"{number(got['p50'])} / {number(got['p99'])} ms",
-            f"{beside.name}: {number(limit)}",
-            number(got["p50"] / limit),
+            f"{beside.name}: {number(limit)} ({number(got['p50'] / limit)})",
             ", ".join(f"{name} ≤ {bound:g} ms" for name, bound in targets.items()),
             met=all(got[name] <= bound for name, bound in targets.items()) if targets else None,
         )
@@ -64,13 +63,12 @@ class Bench:
         ours, ratio, limit, met = median(took), None, beside.name, None
         if beside.values:
             ratio = median(a / b for a, b in zip(took, beside.values, strict=True))
-            limit += f": {number(median(beside.values))}"
+            limit += f": {number(median(beside.values))} ({number(ratio)})"
         sign, bound, of = target.split() if target else ("", "0", "")
         value = ratio if of == "x" else ours
         if target and value is not None:
             met = value <= float(bound) if sign == "≤" else value >= float(bound)
-        cells = (f"{number(ours)} {unit}", limit, number(ratio) if ratio else "", target)
-        self.row(what, *cells, met=met)
+        self.row(what, f"{number(ours)} {unit}", limit, target, met=met)
 
     def table(self) -> str:
         """Return all rows as Markdown."""

@@ -305,9 +305,9 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
 def purge(ref: str, *, yes: bool, transcript: bool) -> int:
     """Forget a session, and do not read it again.
 
-    This cannot be undone. It removes the session's name, description, summary and digests, your
-    title, tags, labels and notes, its searchable text, and its copies in the archive; in a fleet,
-    on all machines. The agent's own file stays, unless you pass --transcript.
+    This cannot be undone. It removes the session's name, summary, digests and searchable text,
+    your title, tags, labels and notes, and its copies in the archive; in a fleet, on all machines.
+    The agent's own file stays, unless you pass --transcript.
     """
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
