@@ -134,22 +134,6 @@ def test_damage_is_noticed_at_any_byte(tmp_path: Path) -> None:
     assert refused > 1.8 * len(good)
 
 
-def test_side_files_that_are_deleted_later_are_restored_too(tmp_path: Path) -> None:
-    archive, source, path = files(tmp_path)
-    side = path.with_suffix("") / "tool-results/out.txt"
-    side.parent.mkdir(parents=True)
-    side.write_bytes(b"no newline")
-    for each in (source, *archive.sides(source)):
-        archive.copy(each)
-    path.unlink()
-    archive.publish(source)
-    assert archive.gone(source) == [source]
-    side.unlink()
-    for each in archive.gone(source):
-        archive.restore(each, each.path)
-    assert side.read_bytes() == b"no newline"
-
-
 def test_an_interrupted_publication_loses_nothing(tmp_path: Path) -> None:
     """After a kill between the two steps there are two copies, until the next time."""
     archive, source, path = files(tmp_path)

@@ -1,7 +1,4 @@
-"""Search on pages finds everything, and texts and times are shown as they are.
-
-The pages are exported ones, opened offline, and those of `indexerd web`; both use the same scripts.
-"""
+"""Search on pages finds everything, and texts and times are shown as they are."""
 
 from __future__ import annotations
 
