@@ -144,12 +144,12 @@ def restore(ref: str, to: str | None) -> Iterator[str]:
         gone = "the archive has no copy of this session"
         raise NotFoundError(gone if row["gone"] else "the session's file is there already")
     written: list[str] = []
+    top = os.path.commonpath([os.path.dirname(each.path) for each in files])  # noqa: PTH120 - text
     for each in files:
         if each.in_database:
             written.append(_restore_rows(each, row, to))
             continue
-        below = os.path.relpath(each.path, Path(files[0].path).parent)
-        target = f"{to}/{below}" if to else each.path
+        target = f"{to}/{os.path.relpath(each.path, top)}" if to else each.path
         archive.restore(each, target)
         written.append(target)
     if not as_json({"sessionId": row["sessionId"], "files": written}):
