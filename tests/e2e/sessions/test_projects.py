@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from indexerd.errors import NotFoundError, UsageError
+from indexerd.errors import NotFoundError
 from tests.e2e.web.view import announced, config, free_port
 from tests.e2e.world import Session, World, until, wait
 
@@ -65,8 +65,11 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     old, new = root / "shop", root / "store"
     (new / "api").mkdir(parents=True)
     before = begun(live, old / "api", "Tune the zebra cache.")
-    with pytest.raises(UsageError):
-        live.call("move", old=str(old), new=str(root / "nowhere"))
+    refused = {"shop nowhere": "not a directory", "shop shop": "the same"}
+    refused |= {"/ store": "root directory", "shop /": "root directory"}
+    for pair, why in refused.items():
+        live.run("move", *pair.split(), code=2)
+        assert why in live.stderr
     assert live.run("move", "shop", "store") == "1 session moved\n"
     began_later = begun(live, old)  # another project, under the old name
     later = begun(live, new)
