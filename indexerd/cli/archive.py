@@ -91,8 +91,9 @@ archive = click.Group(
 
 def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
     """Have opencode import a session, or with `to` write a file for that; return where it is."""
+    hint = "`--to DIR` writes a file for `opencode import`"
     if not to:
-        check_place(row)
+        check_place(row, hint)
     session = json_text(exported(_archive().rows(source)))
     with TemporaryDirectory() as temporary:
         file = Path(to or temporary, f"{Path(source.path).name}.json")
@@ -105,10 +106,9 @@ def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
         try:
             subprocess.run(words, cwd=directory_of(row), env=env, stdout=DEVNULL, check=True)  # noqa: S603 - ours
         except (OSError, subprocess.CalledProcessError) as bad:
-            hint = "`--to DIR` writes a file for `opencode import`"
             raise WriteError(f"opencode cannot import it: {bad}", hint=hint) from None
     if not source.is_there():
-        raise WriteError("opencode did not import it", hint="`--to DIR` writes a file")
+        raise WriteError("opencode did not import it", hint=hint)
     return source.path
 
 
