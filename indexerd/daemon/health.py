@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -60,7 +61,9 @@ class Status:
             now_ms = int(1000 * time.time())
             given = files.owners.infos(), files.roots, self._archive, now_ms
             loop = asyncio.get_running_loop()
-            self._counted = loop.run_in_executor(self._counter, deleted_soon, *given)
+            archiving = self._pipeline.settings.archive.enabled
+            count = partial(deleted_soon, *given, archiving=archiving)
+            self._counted = loop.run_in_executor(self._counter, count)
         with suppress(TimeoutError):
             async with asyncio.timeout(ASKED_PATIENCE):
                 return await asyncio.shield(self._counted) if self._counted else None
