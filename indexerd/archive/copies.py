@@ -14,6 +14,7 @@ made again. If the file was only cut short, the longer copy stays.
 from __future__ import annotations
 
 import os
+import shlex
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -269,7 +270,7 @@ class Archive:
             make_directory(path.parent)
             create_file(path, _blocks(place, marked=True))
         except zstandard.ZstdError:
-            hint = f"`zstdcat {place}` prints what can be read"
+            hint = f"`zstdcat {shlex.quote(str(place))}` prints what can be read"
             raise SessionUnreadableError("the copy is damaged", hint=hint) from None
         except OSError as bad:
             raise WriteError(f"cannot write {target}: {bad.strerror}") from None

@@ -24,7 +24,7 @@ NEWEST_VERSION = 3  # of pi's format
 COUNT_SECONDS = 600.0  # between two counts of the sessions that will be deleted
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
-_MODE = "check its mode and owner; every scan tries it again"
+_READ = "check its mode and owner; if it is damaged, restore a backup; every scan tries it again"
 
 
 class Status:
@@ -145,7 +145,7 @@ def _sessions(pipeline: Pipeline) -> Found:
     """Find problems with session files and meta files."""
     files = pipeline.library.files
     for path, why in islice(files.problems().items(), SHOWN):
-        cure = _MODE
+        cure = _READ
         if why.startswith("set aside"):  # because of a bug in indexerd
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
