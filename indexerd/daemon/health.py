@@ -43,6 +43,7 @@ class Status:
         self._of_sessions: list[tuple[str, str, str]] = []
         self._counter = ThreadPoolExecutor(1, thread_name_prefix="retention")
         self._count_at = 0.0  # when to count again, on the monotonic clock
+        self._archiving = False  # at the last count
         self._counted: asyncio.Future[dict[str, Any] | None] | None = None
 
     def state(self) -> str:
@@ -56,12 +57,13 @@ class Status:
     async def _deleted_soon(self) -> dict[str, Any] | None:
         """Count the sessions that will be deleted, if asked; None also if settings' disk hangs."""
         files, now = self._pipeline.library.files, time.monotonic()
-        if self._pipeline.scanned.is_set() and now >= self._count_at:
-            self._count_at = now + COUNT_SECONDS
+        archiving = self._pipeline.settings.archive.enabled
+        late = now >= self._count_at or archiving != self._archiving
+        if self._pipeline.scanned.is_set() and late:
+            self._count_at, self._archiving = now + COUNT_SECONDS, archiving
             now_ms = int(1000 * time.time())
             given = files.owners.infos(), files.roots, self._archive, now_ms
             loop = asyncio.get_running_loop()
-            archiving = self._pipeline.settings.archive.enabled
             count = partial(deleted_soon, *given, archiving=archiving)
             self._counted = loop.run_in_executor(self._counter, count)
         with suppress(TimeoutError):

@@ -163,6 +163,7 @@ def test_status_and_the_home_page_warn(world: World) -> None:
             assert said not in browser.get(f"{browser_origin(world)}/?q=widget").text
         world.run("archive", "on")
         until(lambda: said not in world.run("doctor"), "copies of what will be deleted")
+        until(lambda: "indexerd archive on" not in world.run("status"), "a new count")
 
 
 def browser_origin(world: World) -> str:
