@@ -15,6 +15,7 @@ was only cut short, and the old copy of one that was gone and came back with oth
 from __future__ import annotations
 
 import os
+import shlex
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -280,7 +281,7 @@ class Archive:
             make_directory(path.parent)
             create_file(path, _blocks(place, marked=True))
         except zstandard.ZstdError:
-            hint = f"`zstdcat {place}` prints what can be read"
+            hint = f"`zstdcat {shlex.quote(str(place))}` prints what can be read"
             raise SessionUnreadableError("the copy is damaged", hint=hint) from None
         except OSError as bad:
             raise WriteError(f"cannot write {target}: {bad.strerror}") from None

@@ -216,6 +216,7 @@ def test_resume_commands_name_a_custom_agent_directory(world: World) -> None:
     assert world.run("resume", thread.id) == f"cd /w && {both}\n"
     world.run("resume", thread.id, "--exec", code=3)
     assert "the session's directory /w is gone" in world.stderr
+    assert "`indexerd move /w NEW`" in world.stderr
 
 
 ASKED = "As in @@cache, please go on with the walrus."
