@@ -1,21 +1,14 @@
 """`make demo` shows the daemon's main job from end to end in a temporary home, then removes it."""
 
-from __future__ import annotations
-
 import json
-import os
 import shlex
-import subprocess
 import sys
 import tempfile
-import time
-import uuid
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-SECONDS = 30.0  # maximum duration of a step
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.e2e.world import Session, World, until
 
 CACHE = """
 Design a cache for the forecast results in src/forecast.py.|A dictionary by city and day.
@@ -34,33 +27,12 @@ Rename the prop to intent.|Renamed in the component, its users and its tests.
 """
 
 
-def write_session(home: Path, cwd: str, talk: str) -> str:
+def write_session(world: World, cwd: str, talk: str) -> str:
     """Write a session as pi does, from lines of `question|answer`, and return its id."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    session_id, last = str(uuid.uuid4()), None
-    header = {"type": "session", "version": 3, "id": session_id, "timestamp": now, "cwd": cwd}
-    lines = [json.dumps(header)]
-    for text in talk.strip().replace("\n", "|").split("|"):
-        message: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": text}]}
-        if len(lines) % 2 == 0:
-            message |= {"role": "assistant", "stopReason": "stop"}
-        entry = {"type": "message", "id": uuid.uuid4().hex[:8], "parentId": last}
-        lines.append(json.dumps({**entry, "timestamp": now, "message": message}))
-        last = entry["id"]
-    folder = home / ".pi/agent/sessions" / f"--{cwd.strip('/').replace('/', '-')}--"
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{now.replace(':', '-').replace('.', '-')}_{session_id}.jsonl"
-    (folder / name).write_text("\n".join(lines) + "\n")
-    return session_id
-
-
-def until(what: str, found: Callable[[], object]) -> None:
-    """Poll until `found` returns something true, or end the demo with an error."""
-    end = time.monotonic() + SECONDS
-    while not found():
-        if time.monotonic() > end:
-            raise SystemExit(f"demo: {what} did not happen within {SECONDS:.0f} s")
-        time.sleep(0.05)
+    session = Session(world.pi / f"sessions/-{cwd.replace('/', '-')}--", cwd)
+    for line in talk.strip().splitlines():
+        session.turn(*line.split("|"))
+    return session.id
 
 
 def say(text: str) -> None:
@@ -68,22 +40,19 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def show(home: Path, env: dict[str, str]) -> None:
+def show(world: World) -> None:
     """Run the commands that people use against a running daemon."""
 
     def run(*argv: str) -> None:
-        say(f"$ indexerd {shlex.join(argv)}")
-        subprocess.run([sys.executable, "-m", "indexerd", *argv], env=env, check=True)
+        say(f"$ indexerd {shlex.join(argv)}\n{world.run(*argv)}{world.stderr}")
 
-    metas = home / ".pi/agent/sessions-meta"
-    until("the first index run", lambda: list(metas.glob("*.meta.json")))
+    until(lambda: list(world.metas.glob("*.meta.json")), "the first index run")
     say("\n# One of the three sessions is long enough to be named (5 messages from you).")
     run("list", "--all")
     say("\n# A session appears while the daemon watches.")
-    path = metas / f"{write_session(home, '/work/shop', LIVE)}.meta.json"
-    until("the meta file", path.exists)
-    meta = json.loads(path.read_bytes())
-    say(f"{path}:")
+    session_id = write_session(world, "/work/shop", LIVE)
+    meta = world.wait_meta(session_id)
+    say(f"{world.meta_path(session_id)}:")
     say(
         json.dumps({key: meta[key] for key in ("name", "description", "tags", "summary")}, indent=2)
     )
@@ -98,24 +67,13 @@ def show(home: Path, env: dict[str, str]) -> None:
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="indexerd-demo-") as folder:
-        home, socket = Path(folder), Path(folder) / "indexerd.sock"
-        env = {key: value for key, value in os.environ.items() if not key.startswith("INDEXERD_")}
-        env |= {f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "STATE", "DATA")}
-        env |= {"HOME": folder, "PI_CODING_AGENT_DIR": f"{folder}/.pi/agent"}
-        env |= {"INDEXERD_SOCKET": str(socket), "INDEXERD_LOG__LEVEL": "warning"}
-        env |= {"INDEXERD_MODEL_KEYS": '["local/extractive"]'}
-        env |= {"INDEXERD_INDEX__QUIET_SECONDS": "1.0"}
+        world = World(Path(folder))
         for cwd, talk in (("/work/weather", CACHE), ("/work", SHORT), ("/work/shop", SHORT)):
-            write_session(home, cwd, talk)
-        say(f"A home directory with three pi sessions: {folder}")
-        process = subprocess.Popen([sys.executable, "-m", "indexerd", "run"], env=env)
-        try:
-            until("the daemon's start", socket.exists)
-            show(home, env)
-        finally:
-            process.terminate()
-            process.wait(10)
-        say(f"\n# The daemon exited with code {process.returncode}; everything is removed.")
+            write_session(world, cwd, talk)
+        say(f"A home directory with three pi sessions: {world.root / 'home'}")
+        with world.daemon():
+            show(world)
+        say("\n# The daemon has ended; everything is removed.")
     return 0
 
 

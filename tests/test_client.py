@@ -92,38 +92,6 @@ def answers(*lines: bytes) -> Callable[[socket.socket], None]:
     return play
 
 
-def failing(path: Path, *lines: bytes) -> errors.IndexerdError:
-    with scripted(path, answers(*lines)) as where, pytest.raises(errors.IndexerdError) as raised:
-        call_once(where, "get", {"ref": "x"}, SECONDS)
-    return raised.value
-
-
-def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
-    return [root, *(one for below in root.__subclasses__() for one in tree(below))]
-
-
-def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
-    if issubclass(kind, errors.AmbiguousError):
-        return kind("several", [{"sessionId": "a"}, {"sessionId": "b"}])
-    if issubclass(kind, errors.ConfigError):
-        return kind([{"file": "f", "key": "k", "message": "m", "hint": "h"}])
-    return kind("what happened")
-
-
-@pytest.mark.parametrize("kind", tree(errors.IndexerdError), ids=lambda kind: kind.__name__)
-def test_typed_errors_cross_the_socket(directory: Path, kind: type[errors.IndexerdError]) -> None:
-    """Kind, text, hint, candidates and exit code are the same on both sides."""
-    error = make(kind)
-    error.hint = "a hint of its own"
-    error.retryable = not error.retryable
-    error.upstream = "E42"
-    found = failing(directory / "s", wire.failure(1, error))
-    assert str(found) == str(error)
-    assert found.data() == error.data()
-    assert found.exit_code == error.exit_code
-    assert found.kind == error.kind
-
-
 @pytest.mark.parametrize(
     ("line", "kind", "exit_code"),
     [
@@ -142,9 +110,11 @@ def test_faults_and_unknown_kinds_are_typed_errors(
     directory: Path, line: bytes, kind: type[errors.IndexerdError], exit_code: int
 ) -> None:
     """An older or newer daemon causes no traceback."""
-    found = failing(directory / "s", line)
-    assert type(found) is kind
-    assert found.exit_code == exit_code
+    where = scripted(directory / "s", answers(line))
+    with where as path, pytest.raises(errors.IndexerdError) as raised:
+        call_once(path, "get", {"ref": "x"}, SECONDS)
+    assert type(raised.value) is kind
+    assert raised.value.exit_code == exit_code
 
 
 def test_an_unusable_socket_means_the_daemon_is_down(directory: Path) -> None:
@@ -196,22 +166,6 @@ def test_what_cannot_be_sent_is_an_error_of_the_client(directory: Path) -> None:
         pytest.raises(errors.UsageError),
     ):
         daemon.call("echo", {"odd": "x" * (1024 * 1024)})
-
-
-def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:
-    """Also events before the answer to a call; they end with the daemon."""
-    told = [wire.event({"event": "status.changed", "n": n}) for n in range(6)]
-    script = answers(
-        told[0] + told[1] + wire.result(1, {}) + told[2],
-        told[3] + wire.result(2, "pong") + told[4] + told[5],
-    )
-    with scripted(directory / "s", script) as path, Client(path, SECONDS) as daemon:
-        events = daemon.events(["status.changed"])
-        assert [next(events)["n"] for _ in range(2)] == [0, 1]
-        assert daemon.call("ping") == "pong"
-        assert [next(events)["n"] for _ in range(4)] == [2, 3, 4, 5]
-        with pytest.raises(errors.DaemonDownError):
-            next(events)
 
 
 def test_six_hundred_clients_at_once(directory: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.disk import append_line, append_rotating, write_atomically
+from indexerd.disk import append_line, write_atomically
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -30,17 +30,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "x"]
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
-    """No file exceeds its limit, newest lines stay in order, older ones are dropped."""
-    for number in range(60):
-        assert append_rotating(tmp_path / "x.jsonl", b"line %03d" % number, limit=100)
-    names = ["x.jsonl.2", "x.jsonl.1", "x.jsonl"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-    lines = [line for name in names for line in (tmp_path / name).read_text().splitlines()]
-    assert lines == [f"line {number:03}" for number in range(60 - len(lines), 60)]
-    assert all((tmp_path / name).stat().st_size <= 100 for name in names)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors have no names here")

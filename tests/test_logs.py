@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from logging import DEBUG, ERROR, INFO
+from logging import ERROR, INFO
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,6 @@ class Written(Logger):
     @property
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.path.read_text().splitlines()]
-
-
-def test_a_line_begins_with_time_level_and_event(tmp_path: Path) -> None:
-    """S0.45: JSON with ts, level, event and fields; nothing below the level."""
-    log = Written(tmp_path)
-    log.log(DEBUG, "meta.written")
-    log.log(INFO, "meta.written", session="abc", bytes=12, cost_usd=None)
-    (line,) = log.lines
-    assert list(line) == ["ts", "level", "event", "session", "bytes", "cost_usd"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
-    assert (line["level"], line["event"]) == ("info", "meta.written")
 
 
 def test_text_is_escaped_redacted_and_cut(tmp_path: Path) -> None:
@@ -103,8 +92,6 @@ def test_a_traceback_has_places_but_no_values(tmp_path: Path) -> None:
     assert re.fullmatch(r"\w+/test_logs\.py:\d+ parse", first["trace"][-1])
     assert second["error"] == "OSError: ENOSPC"
 
-
-# stderr: a terminal, the journal, a reader that has left or stopped
 
 DRIVER = """
 import logging, os, sys

@@ -1,8 +1,4 @@
-"""The wheel: what it contains and that it runs; and the locked requirements.
-
-The wheel is built from the checkout with the installed hatchling: without network or build
-environment, and nothing is written into the checkout.
-"""
+"""The wheel: what it contains and that it runs; and the locked requirements."""
 
 import re
 import subprocess

@@ -39,7 +39,6 @@ def figures(text: str) -> list[str]:
 
 @pytest.mark.timeout(240)
 def test_the_benchmarks_work_and_make_the_table_of_the_document() -> None:
-    """The document has the table as the benchmarks print it."""
     argv = [sys.executable, str(ROOT / "bench/run.py"), "--smoke"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=220)
     assert done.returncode == 0, done.stderr

@@ -5,39 +5,43 @@
 
 Of a session in a database its rows are copied, and made again at each change.
 
-A copy is zstd frames with checksums, so `zstdcat` prints the file. Growth appends a frame; after it
-a skippable frame, the mark, says how much of which file is covered. What follows the last mark, as
-after a crash, is dropped; where the mark does not match the file, which was rewritten, the copy is
-made again. If the file was only cut short, the longer copy stays.
+A copy is zstd frames with checksums, so `zstdcat` prints the file, also one that its agent has
+compressed. Growth appends a frame; after it a skippable frame, the mark, says how much of which
+file is covered. What follows the last mark, as after a crash, is dropped; where the mark does not
+match the file, which was rewritten, the copy is made again. The longer copy stays of a file that
+was only cut short, and the old copy of one that was gone and came back with other content.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
+from itertools import count
 from mmap import mmap
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote, unquote
+from typing import BinaryIO, NamedTuple
+from urllib.parse import unquote
 
 import zstandard
 
-from indexerd.disk import create_file, make_directory, sync_names, write_atomically
+from indexerd.disk import create_file, make_directory, sync_names
 from indexerd.errors import SessionUnreadableError, WriteError
 from indexerd.paths import within
-from indexerd.sources.compressed import decompressed
+from indexerd.sources.compressed import WINDOW_MAX, decompressed
 from indexerd.sources.opencode import look_in_database
 from indexerd.sources.roots import SUFFIXES
+from indexerd.sources.tail import opened
 
 SUFFIX = ".zst"
 LIVE, GONE = "live", "gone"
 LEVEL, FINAL_LEVEL = 3, 9  # while the file grows, and once it is gone
 BLOCK = 1 << 20  # bytes read at a time
-PRINTED = 4096  # bytes before the end of what is covered that must not have changed
+PRINTED = 4096  # bytes at both ends of what is covered that must not have changed
 SIDE_FILES_MAX = 2000  # of one session
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # A skippable frame: magic, length, bytes covered, inode, print, CRC.
@@ -77,7 +81,7 @@ class Archive:
         self.directory = directory
 
     def _root(self, kind: str, root: str) -> Path:
-        return self.directory / kind / quote(root, safe="", errors="surrogateescape")
+        return self.directory / kind / root.replace("%", "%25").replace("/", "%2F")
 
     def _place(self, kind: str, source: Source) -> Path:
         below = os.path.relpath(source.path.removesuffix(SUFFIX), source.root)
@@ -104,7 +108,8 @@ class Archive:
         """Return the file whose copy may have this path, or which had it."""
         names = [each.name for kind in (GONE, LIVE) for each in self.directory.glob(f"{kind}/*")]
         roots = [unquote(name, errors="surrogateescape") for name in names]
-        known = (Source(root, path) for root in roots if within(path, root))
+        plain = path.removesuffix(SUFFIX)
+        known = (Source(root, plain) for root in roots if within(plain, root))
         return self.source_of(path) or next(known, None)
 
     def sides(self, source: Source) -> list[Source]:
@@ -137,56 +142,63 @@ class Archive:
         FileNotFoundError: it is gone. SessionUnreadableError: it cannot be read. OSError: the copy
         cannot be written. In all these cases the old copy stays.
         """
-        place = self._place(LIVE, source)
-        try:
-            fd = os.open(source.path, _READ)
-        except FileNotFoundError:
-            raise
-        except OSError as bad:
-            raise SessionUnreadableError(f"cannot read {source.path}: {bad.strerror}") from None
-        try:
-            self._withdraw(source)
-            before = place.stat().st_size if place.exists() else 0
-            status = os.fstat(fd)
+        with opened(source.path) as fd:
             if source.path.endswith(SUFFIX):  # by its agent, which had it as a plain file before
-                return _copy_raw(fd, status, place, anew=anew) - before
-            covered, end = None if anew else _cut(place), status.st_size
-            if covered and end < covered.size and _was_cut(fd, end, place):
-                return 0
-            if covered is None or not _grew(fd, status, covered):
-                covered = None
-            start = covered.size if covered else 0
-            if end == start and (covered or place.exists()):  # or it was emptied for a rewrite
-                return 0
-            make_directory(place.parent)
-            new = place if covered else _temporary(place)
-            whole = place.stat().st_size if covered else 0
-            try:
-                blocks = (_exactly(fd, min(BLOCK, end - at), at) for at in range(start, end, BLOCK))
-                _append(new, blocks, end - start, _mark(status, fd), fresh=not covered)
-            except BaseException:
-                if covered:
-                    os.truncate(new, whole)
-                else:
-                    new.unlink(missing_ok=True)
-                raise
-            os.utime(new, ns=(status.st_mtime_ns, status.st_mtime_ns))
-            new.replace(place)
-            if not covered:
-                sync_names(place.parent)
-            return place.stat().st_size - before
-        finally:
-            os.close(fd)
+                return self._copy_compressed(source, os.fstat(fd))
+            return self._copy_plain(source, fd, os.fstat(fd), anew=anew)
 
-    def copy_rows(self, source: Source, rows: bytes, mtime_ns: int) -> int:
-        """Replace the copy of a session in a database; return as `copy` does."""
+    def _copy_plain(self, source: Source, fd: int, status: os.stat_result, *, anew: bool) -> int:
+        self._set_aside(source, fd, status.st_size)
+        self._withdraw(source)
+        place = self._place(LIVE, source)
+        before = place.stat().st_size if place.exists() else 0
+        covered, end = None if anew else _cut(place), status.st_size
+        if covered and end < covered.size and _begins(place, fd, end):
+            return 0
+        if covered is None or not _grew(fd, status, covered):
+            covered = None
+        start = covered.size if covered else 0
+        if end == start and (covered or before):  # or it was emptied for a rewrite
+            return 0
+        blank = end > PRINTED and not _ends(fd, end)[-PRINTED:].strip(b"\0")
+        if before and not covered and blank:
+            raise SessionUnreadableError("it ends in null bytes, as after a power failure")
+        make_directory(place.parent)
+        new = place if covered else _temporary(place)
+        try:
+            blocks = (_exactly(fd, min(BLOCK, end - at), at) for at in range(start, end, BLOCK))
+            _append(new, blocks, end - start, _mark(status, fd), fresh=not covered)
+        except BaseException:
+            if covered:
+                os.truncate(new, before)
+            else:
+                new.unlink(missing_ok=True)
+            raise
+        os.utime(new, ns=(status.st_mtime_ns, status.st_mtime_ns))
+        new.replace(place)
+        if not covered:
+            sync_names(place.parent)
+        return place.stat().st_size - before
+
+    def _copy_compressed(self, source: Source, status: os.stat_result) -> int:
+        self._withdraw(source)
+        covered = _covered(self._place(LIVE, source))
+        if covered and self.copied_ns(source) == status.st_mtime_ns:
+            return 0
+        content = bytes(decompressed(source.path))
+        if len(content) < (covered.size if covered else 1):
+            raise SessionUnreadableError("it is shorter than before it was compressed")
+        return self.copy_whole(source, content, status.st_mtime_ns)
+
+    def copy_whole(self, source: Source, content: bytes, mtime_ns: int) -> int:
+        """Replace a copy, as of a session in a database; return as `copy` does."""
         place = self._place(LIVE, source)
         self._withdraw(source)
         before = place.stat().st_size if place.exists() else 0
         make_directory(place.parent)
         new = _temporary(place)
         try:
-            _append(new, [rows], len(rows), _mark_of(len(rows), 0, rows), fresh=True)
+            _append(new, [content], len(content), _mark_of(len(content)), fresh=True)
         except BaseException:
             new.unlink(missing_ok=True)
             raise
@@ -269,10 +281,21 @@ class Archive:
             make_directory(path.parent)
             create_file(path, _blocks(place, marked=True))
         except zstandard.ZstdError:
-            hint = f"`zstdcat {place}` prints what can be read"
+            hint = f"`zstdcat {shlex.quote(str(place))}` prints what can be read"
             raise SessionUnreadableError("the copy is damaged", hint=hint) from None
         except OSError as bad:
             raise WriteError(f"cannot write {target}: {bad.strerror}") from None
+
+    def _set_aside(self, source: Source, fd: int, size: int) -> None:
+        """Give the copy of a session that is there again, with other content, another name.
+
+        An agent may go on with a session whose file was deleted, and write only what is new.
+        """
+        gone = self._place(GONE, source)
+        if source.is_session and gone.is_file() and not _begins(gone, fd, size):
+            stem = gone.name.removesuffix(f".jsonl{SUFFIX}")
+            names = (gone.with_name(f"{stem}-{number}.jsonl{SUFFIX}") for number in count(1))
+            gone.replace(next(name for name in names if not name.exists()))
 
     def _withdraw(self, source: Source) -> None:
         """Stop reading a file's copy instead of the file, which is there again."""
@@ -281,6 +304,15 @@ class Archive:
             live = self._place(LIVE, source)
             make_directory(live.parent)
             gone.replace(live)
+
+    def covers(self, path: str, source: Source) -> bool:
+        """Whether a file, perhaps a compressed one, begins with all that a copy has."""
+        try:
+            with _reading(path) as file:
+                blocks = _blocks(self._place(LIVE, source), marked=False)
+                return all(file.read(len(block)) == block for block in blocks)
+        except (OSError, zstandard.ZstdError):
+            return False
 
     def kept(self, kind: str, source: Source) -> list[Source]:
         """List the files of which there are copies: a session's, and those below its name."""
@@ -365,37 +397,39 @@ def _parse(data: bytes) -> _Covered | None:
 def _grew(fd: int, status: os.stat_result, covered: _Covered) -> bool:
     """Whether a file is the one of a copy, and still begins with what that covers."""
     same = covered.inode == status.st_ino and covered.size <= status.st_size
-    return same and _print(_last(fd, covered.size)) == covered.printed
+    return same and _print(_ends(fd, covered.size)) == covered.printed
 
 
-def _was_cut(fd: int, size: int, place: Path) -> bool:
-    """Whether a copy begins with all of a file."""
+def _begins(place: Path, fd: int, size: int) -> bool:
+    """Whether a copy and a file of this size are the same, up to the end of the shorter one."""
     at = 0
     with suppress(zstandard.ZstdError):
         for block in _blocks(place, marked=False):
-            if os.pread(fd, len(block), at) != block[: size - at]:
+            if os.pread(fd, len(block), at) != block[: max(0, size - at)]:
                 return False
             at += len(block)
             if at >= size:
                 return True
+        return True
     return False
 
 
-def _last(fd: int, at: int) -> bytes:
-    first = max(0, at - PRINTED)
-    return os.pread(fd, at - first, first)
+def _ends(fd: int, size: int) -> bytes:
+    """Return the first and the last PRINTED bytes."""
+    last = max(0, size - PRINTED)
+    return os.pread(fd, min(PRINTED, size), 0) + os.pread(fd, size - last, last)
 
 
-def _print(last: bytes) -> bytes:
-    return blake2b(last, digest_size=16).digest()
+def _print(ends: bytes) -> bytes:
+    return blake2b(ends, digest_size=16).digest()
 
 
 def _mark(status: os.stat_result, fd: int) -> bytes:
-    return _mark_of(status.st_size, status.st_ino, _last(fd, status.st_size))
+    return _mark_of(status.st_size, status.st_ino, _ends(fd, status.st_size))
 
 
-def _mark_of(size: int, inode: int, end: bytes) -> bytes:
-    head = _MARK.pack(_MAGIC, _MARK.size - 8, size, inode, _print(end[-PRINTED:]), 0)[:-4]
+def _mark_of(size: int, inode: int = 0, ends: bytes = b"") -> bytes:
+    head = _MARK.pack(_MAGIC, _MARK.size - 8, size, inode, _print(ends), 0)[:-4]
     return head + struct.pack("<I", zlib.crc32(head))
 
 
@@ -412,19 +446,14 @@ def _append(place: Path, blocks: Iterable[bytes], size: int, mark: bytes, *, fre
         os.fsync(file.fileno())
 
 
-def _copy_raw(fd: int, status: os.stat_result, place: Path, *, anew: bool) -> int:
-    """Copy a file that is compressed already; return the copy's size."""
-    if place.exists() and not anew:
-        known = place.stat()
-        if (known.st_size, known.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
-            return known.st_size
-    make_directory(place.parent)
-    data = b"".join(
-        _exactly(fd, min(BLOCK, status.st_size - at), at) for at in range(0, status.st_size, BLOCK)
+def _reading(path: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file; one that is compressed is read decompressed."""
+    file = open(path, "rb")  # noqa: PTH123, SIM115 - closed by the caller
+    if not path.endswith(SUFFIX):
+        return file
+    return zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX).stream_reader(
+        file, read_across_frames=True
     )
-    write_atomically(place, data)
-    os.utime(place, ns=(status.st_mtime_ns, status.st_mtime_ns))
-    return len(data)
 
 
 def _exactly(fd: int, length: int, at: int) -> bytes:
@@ -452,16 +481,16 @@ def _blocks(place: Path, *, marked: bool) -> Iterator[bytes]:
 def _repack(live: Path, new: Path) -> bool:
     """Compress a copy as one frame, with a mark; return whether the copy was whole."""
     compressor = zstandard.ZstdCompressor(level=FINAL_LEVEL, write_checksum=True)
-    size, last = 0, b""
+    size = 0
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         try:
             with compressor.stream_writer(file, closefd=False) as frame:
                 for block in _blocks(live, marked=False):
                     frame.write(block)
-                    size, last = size + len(block), (last + block)[-PRINTED:]
+                    size += len(block)
         except zstandard.ZstdError:
             return False
-        file.write(_mark_of(size, 0, last))
+        file.write(_mark_of(size))
         file.flush()
         os.fsync(file.fileno())
     return True

@@ -48,6 +48,8 @@ def deleted_soon(
     archive: Archive,
     now_ms: int,
     managed: str = f"{_MANAGED}/managed-settings.json",
+    *,
+    archiving: bool,
 ) -> dict[str, Any] | None:
     """Count the sessions without a whole copy that will be deleted soon, and say how to keep them.
 
@@ -70,7 +72,10 @@ def deleted_soon(
         return None
     cause = f"Claude Code will delete {count(len(found), 'session')} within {SOON} days"
     where = " and ".join(sorted(places))
-    cure = f"`indexerd archive on` keeps copies; or set `cleanupPeriodDays` in {where}, say to 3650"
+    cure = "`indexerd archive on` keeps copies"
+    if archiving:
+        cure = "if the archive is full, raise `[archive] max_gb`"
+    cure += f"; or set `cleanupPeriodDays` in {where}, say to 3650"
     return {"sessions": len(found), "cause": cause, "cure": cure}
 
 

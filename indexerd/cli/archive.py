@@ -20,7 +20,7 @@ from indexerd.cli.backend import aside, json_text, place, project
 from indexerd.cli.main import REF, as_json, command, current, option
 from indexerd.cli.sessions import check_place
 from indexerd.disk import create_file, make_directory
-from indexerd.errors import DaemonDownError, NotFoundError, UsageError, WriteError
+from indexerd.errors import ConfigError, DaemonDownError, NotFoundError, UsageError, WriteError
 from indexerd.paths import directory_of
 from indexerd.sources.opencode_copy import exported
 
@@ -34,6 +34,7 @@ def _switch(*, on: bool) -> str:
     import tomlkit
 
     from indexerd.integrations.changes import Edit, Text, apply
+    from indexerd.settings import load
 
     file = current().places.config_file
     if file.suffix == ".json":
@@ -45,7 +46,14 @@ def _switch(*, on: bool) -> str:
         if not isinstance(section, dict):
             raise UsageError(f"archive is no table in {file}", hint="correct it first")
         section["enabled"] = on
-        return tomlkit.dumps(document)
+        changed = tomlkit.dumps(document)
+        loaded = load(changed.encode(), str(file), os.environ)
+        if loaded.problems:
+            raise ConfigError(loaded.problems)
+        if loaded.settings.archive.enabled is not on:
+            why = "INDEXERD_ARCHIVE__ENABLED in the environment overrides it"
+            raise UsageError(f"{why}: the archive stays {'off' if on else 'on'}", hint="unset it")
+        return changed
 
     done = apply([Edit(str(file), change)])
     try:
@@ -91,8 +99,9 @@ archive = click.Group(
 
 def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
     """Have opencode import a session, or with `to` write a file for that; return where it is."""
+    hint = "`--to DIR` writes a file for `opencode import`"
     if not to:
-        check_place(row)
+        check_place(row, hint)
     session = json_text(exported(_archive().rows(source)))
     with TemporaryDirectory() as temporary:
         file = Path(to or temporary, f"{Path(source.path).name}.json")
@@ -105,10 +114,9 @@ def _restore_rows(source: Source, row: dict[str, Any], to: str | None) -> str:
         try:
             subprocess.run(words, cwd=directory_of(row), env=env, stdout=DEVNULL, check=True)  # noqa: S603 - ours
         except (OSError, subprocess.CalledProcessError) as bad:
-            hint = "`--to DIR` writes a file for `opencode import`"
             raise WriteError(f"opencode cannot import it: {bad}", hint=hint) from None
     if not source.is_there():
-        raise WriteError("opencode did not import it", hint="`--to DIR` writes a file")
+        raise WriteError("opencode did not import it", hint=hint)
     return source.path
 
 
@@ -144,12 +152,12 @@ def restore(ref: str, to: str | None) -> Iterator[str]:
         gone = "the archive has no copy of this session"
         raise NotFoundError(gone if row["gone"] else "the session's file is there already")
     written: list[str] = []
+    top = os.path.commonpath([os.path.dirname(each.path) for each in files])  # noqa: PTH120 - text
     for each in files:
         if each.in_database:
             written.append(_restore_rows(each, row, to))
             continue
-        below = os.path.relpath(each.path, Path(files[0].path).parent)
-        target = f"{to}/{below}" if to else each.path
+        target = f"{to}/{os.path.relpath(each.path, top)}" if to else each.path
         archive.restore(each, target)
         written.append(target)
     if not as_json({"sessionId": row["sessionId"], "files": written}):

@@ -76,7 +76,8 @@ def _checks(app: App) -> Iterator[Check]:
     with suppress(IndexerdError):  # the daemon says what is wrong with the store
         files = StateStore(places.store, readonly=True).files()
         infos = (info for _, _, info in files if info)
-        if soon := deleted_soon(infos, roots, Archive(places.archive), int(1000 * time.time())):
+        given = infos, roots, Archive(places.archive), int(1000 * time.time())
+        if soon := deleted_soon(*given, archiving=loaded.settings.archive.enabled):
             yield "retention", "note", soon["cause"], soon["cure"]
     models = Models(loaded.settings, os.environ)
     for model in models.available():

@@ -6,6 +6,7 @@ A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -427,13 +428,16 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         yield render.exact(command)
 
 
-def check_place(row: dict[str, Any]) -> None:
+def check_place(row: dict[str, Any], hint: str = "") -> None:
     """Check that a session's directory and its agent's program are there; NotFoundError if not."""
-    cwd, hint = directory_of(row), f"its command is: {render.exact(row['resume'])}"
+    cwd = directory_of(row)
     if cwd and not Path(cwd).is_dir():
-        raise NotFoundError(f"the session's directory {render.exact(cwd)} is gone", hint=hint)
+        moved = f"if it has moved: `indexerd move {shlex.quote(cwd)} NEW`"
+        gone = f"the session's directory {render.exact(cwd)} is gone"
+        raise NotFoundError(gone, hint=hint or render.exact(moved))
     if not shutil.which(row["agent"]):
-        raise NotFoundError(f"{row['agent']} is not installed, or not on PATH", hint=hint)
+        missing = f"{row['agent']} is not installed, or not on PATH"
+        raise NotFoundError(missing, hint=hint or f"install {row['agent']}, or add it to PATH")
 
 
 ASKING = cli.option("--session", "sessionId", "The session that the prompt is for.", metavar="ID")

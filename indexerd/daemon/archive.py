@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,19 +57,23 @@ class Keeper:
         self.pipeline.bus.subscribe(self._on_event)
         while True:
             self.wake.clear()
-            try:
-                await self._work()
-                self.trouble = None
-            except (IndexerdError, OSError) as bad:
-                trouble = str(bad), "free some space; it is tried again"
-                if isinstance(bad, IndexerdError):
-                    trouble = str(bad), bad.hint
-                if trouble != self.trouble:
-                    self.pipeline.bus.log("archive.failed", {"reason": trouble[0]})
-                self.trouble = trouble
+            await self.once()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self.wake.wait()
+
+    async def once(self) -> None:
+        """Bring the copies that are due up to date: at first, those of all sessions."""
+        try:
+            await self._work()
+            self.trouble = None
+        except (IndexerdError, OSError) as bad:
+            trouble = str(bad), "free some space; it is tried again"
+            if isinstance(bad, IndexerdError):
+                trouble = str(bad), bad.hint
+            if trouble != self.trouble:
+                self.pipeline.bus.log("archive.failed", {"reason": trouble[0]})
+            self.trouble = trouble
 
     def reload(self) -> None:
         """Apply new settings: all sessions are compared with their copies."""
@@ -132,8 +136,8 @@ class Keeper:
     async def _sweep(self) -> None:
         """Compare all copies with what is there, as files may have gone while no daemon ran."""
         infos, excluded = await self.pipeline.read(self._known)
-        moved = {base_name(info.path) for info in infos if info.agent == "codex"}
-        moved |= {base_name(path) for path in excluded}
+        moved = {base_name(info.path): info.path for info in infos if info.agent == "codex"}
+        moved |= {base_name(path): path for path in excluded}
         await asyncio.to_thread(self._reconcile, moved, excluded)
         if self._on:
             self._due |= dict.fromkeys((info.session_id for info in infos), (0.0, 0.0))
@@ -145,7 +149,7 @@ class Keeper:
         infos.sort(key=lambda info: -info.modified_ms)
         return infos, {path.removesuffix(SUFFIX) for path in files.excluded()}
 
-    def _reconcile(self, moved: set[str], excluded: set[str]) -> None:
+    def _reconcile(self, moved: dict[str, str], excluded: set[str]) -> None:
         self.archive.tidy()
         for kind in (GONE, LIVE):
             for source, _ in [*self.archive.entries(kind)]:
@@ -157,12 +161,13 @@ class Keeper:
         self.skipped.clear()
         self._oldest_ns = 0
 
-    def _publish_or_drop(self, source: Source, moved: Container[str]) -> bool:
+    def _publish_or_drop(self, source: Source, moved: dict[str, str]) -> bool:
         """Let the copy of a file that is gone be read, unless the file has moved."""
-        if base_name(source.path) not in moved:
-            return self.archive.publish(source)
-        self.archive.remove(source)
-        return False
+        now = moved.get(base_name(source.path))
+        if now and self.archive.covers(now, source):
+            self.archive.remove(source)
+            return False
+        return self.archive.publish(source)
 
     def _entries(self) -> list[tuple[Source, os.stat_result]]:
         return [entry for kind in (LIVE, GONE) for entry in self.archive.entries(kind)]
@@ -221,7 +226,7 @@ class Keeper:
             if not fits:
                 self.skipped.add(source.path)
         self.skipped |= {old.path for old in dropped if old.is_there()}
-        moved = {base_name(source.path) for source in sources}
+        moved = {base_name(source.path): source.path for source in sources}
         for old in self._copied.get(session_id, ()):
             if old not in sources and not old.is_there() and self._publish_or_drop(old, moved):
                 self.pipeline.rescan()
@@ -254,7 +259,7 @@ class Keeper:
         if rows is None:
             self.size += archive.copy(source, anew=anew)
         else:
-            self.size += archive.copy_rows(source, rows, mtime_ns)
+            self.size += archive.copy_whole(source, rows, mtime_ns)
         return True
 
     def _make_room(

@@ -219,7 +219,11 @@ class Daemon:
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._sweep()
-            return await run_once(self.pipeline, self.auto_digests, show)
+            report = await run_once(self.pipeline, self.auto_digests, show)
+            if self._settings().archive.enabled:
+                show("Copying to the archive", 0, 0)
+                await self.keeper.once()
+            return report
         finally:
             await self._end()
 

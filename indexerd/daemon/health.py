@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -23,7 +24,7 @@ NEWEST_VERSION = 3  # of pi's format
 COUNT_SECONDS = 600.0  # between two counts of the sessions that will be deleted
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
-_MODE = "check its mode and owner; every scan tries it again"
+_READ = "check its mode and owner; if it is damaged, restore a backup; every scan tries it again"
 
 
 class Status:
@@ -42,6 +43,7 @@ class Status:
         self._of_sessions: list[tuple[str, str, str]] = []
         self._counter = ThreadPoolExecutor(1, thread_name_prefix="retention")
         self._count_at = 0.0  # when to count again, on the monotonic clock
+        self._archiving = False  # at the last count
         self._counted: asyncio.Future[dict[str, Any] | None] | None = None
 
     def state(self) -> str:
@@ -55,12 +57,15 @@ class Status:
     async def _deleted_soon(self) -> dict[str, Any] | None:
         """Count the sessions that will be deleted, if asked; None also if settings' disk hangs."""
         files, now = self._pipeline.library.files, time.monotonic()
-        if self._pipeline.scanned.is_set() and now >= self._count_at:
-            self._count_at = now + COUNT_SECONDS
+        archiving = self._pipeline.settings.archive.enabled
+        late = now >= self._count_at or archiving != self._archiving
+        if self._pipeline.scanned.is_set() and late:
+            self._count_at, self._archiving = now + COUNT_SECONDS, archiving
             now_ms = int(1000 * time.time())
             given = files.owners.infos(), files.roots, self._archive, now_ms
             loop = asyncio.get_running_loop()
-            self._counted = loop.run_in_executor(self._counter, deleted_soon, *given)
+            count = partial(deleted_soon, *given, archiving=archiving)
+            self._counted = loop.run_in_executor(self._counter, count)
         with suppress(TimeoutError):
             async with asyncio.timeout(ASKED_PATIENCE):
                 return await asyncio.shield(self._counted) if self._counted else None
@@ -142,7 +147,7 @@ def _sessions(pipeline: Pipeline) -> Found:
     """Find problems with session files and meta files."""
     files = pipeline.library.files
     for path, why in islice(files.problems().items(), SHOWN):
-        cure = _MODE
+        cure = _READ
         if why.startswith("set aside"):  # because of a bug in indexerd
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
         yield "unreadable", f"{escape_path(path)}: {why}", cure

@@ -224,8 +224,12 @@ class Api(ReadMethods):
         answer: Row = {}
         if args.old or args.new:
             old, new = map(os.path.normpath, (args.old or "", args.new or ""))
-            if not (old.startswith("/") and new.startswith("/")) or old == new:
-                raise UsageError("old and new must be two absolute paths")
+            if not (old.startswith("/") and new.startswith("/")):
+                raise UsageError("old and new must be absolute paths")
+            if old == new:
+                raise UsageError("old and new are the same directory")
+            if "" in (old.strip("/"), new.strip("/")) and not args.undo:
+                raise UsageError("the root directory is no project", hint="name the project's")
             answer["sessions"] = await self.pipeline.move(old, new, undo=args.undo)
         moves = self.pipeline.library.projects.moves
         return answer | {"moves": [move._asdict() | {"at": iso_of_ms(move.at)} for move in moves]}

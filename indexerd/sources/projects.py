@@ -1,7 +1,8 @@
 """Where the directories of sessions are now, and which project each of them belongs to.
 
-A project moves if the user says so (`indexerd move`), or if its repository is gone and exactly one
-other that sessions use has the same remote and the same first commit. A linked worktree belongs to
+A project moves if the user says so (`indexerd move`), or if its repository is gone from its place,
+which another may have taken, and exactly one that sessions use has the same remote and the same
+first commit. That holds until the repository is back. A linked worktree belongs to
 the project of its main repository. Names alone mean nothing, and the disk is never searched.
 
 What git says is kept, as it cannot be read again when a directory is gone: a worktree's repository,
@@ -49,7 +50,9 @@ class Projects:
         self._own: set[str] = set()  # directories whose moves are left to the user
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._marks: dict[str, str] = {}  # repositories, and hashes of what identifies them
-        self._inodes: dict[str, int] = {}  # of their .git: another repository may come to a place
+        self._inodes: dict[str, int | None] = {}  # of their .git: another may come to a place
+        self._left: dict[tuple[str, str], int] = {}  # when a hash's repository left a place
+        self._looked = 0  # when `look` last did, in milliseconds
         try:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         except OSError as bad:
@@ -99,30 +102,30 @@ class Projects:
         for root, main in roots.items():
             if main and main != self._mains.get(root, root):
                 self._write({"worktree": root, "main": main})
-            if root == main:
-                self._identify(root)
-        for move in self.moves:
-            if move.by == "git" and os.path.exists(move.old):  # noqa: PTH110 - never raises
-                self.move(move.old, move.new, at=at, by="git", undo=True)
-        for old, new in self._found_again():
-            self.move(old, new, at=at, by="git")
+        mains = {root for root, main in roots.items() if root == main}
+        for root in mains.union(self._marks):
+            self._identify(root, at)
+        self._looked = at
+        for old, new, left in [*self._found_again()]:
+            self.move(old, new, at=left, by="git")
 
-    def _identify(self, root: str) -> None:
-        """Note what identifies a repository, if it is new, or had no remote or commit so far."""
-        known, inode = (self._marks.get(root), self._inodes.get(root)), None
+    def _identify(self, root: str, at: int) -> None:
+        """Note what identifies a repository, if it is new or gone, or had no remote or commit."""
+        known, inode, git = (self._marks.get(root), self._inodes.get(root)), None, f"{root}/.git"
         with suppress(OSError):
-            inode = os.stat(f"{root}/.git").st_ino  # noqa: PTH116 - text
+            inode = os.stat(git).st_ino  # noqa: PTH116 - text
+            made = os.stat(f"{git}/description").st_ctime_ns // 1_000_000  # noqa: PTH116 - as above
+            at = min(at, max(made, self._looked))  # sessions may have begun in it already
         if (not known[0] or known[1] != inode) and (new := (identity(root), inode)) != known:
-            self._write({"repository": root, "mark": new[0], "inode": inode})
+            self._write({"repository": root, "mark": new[0], "inode": inode, "at": at})
 
-    def _found_again(self) -> Iterator[tuple[str, str]]:
-        known = self._own.union(move.old for move in self.moves)
-        there = {root for root in self._marks if os.path.isdir(f"{root}/.git")}  # noqa: PTH112 - as above
-        for old, mark in [*self._marks.items()]:
-            if mark and old not in known and not os.path.lexists(old):
-                same = [root for root in there if self._marks[root] == mark]
+    def _found_again(self) -> Iterator[tuple[str, str, int]]:
+        """Yield where a repository was, where it is now, and when it was gone."""
+        for (old, mark), left in self._left.items():
+            if old not in self._own and self.now(old, left - 1) == old:
+                same = [root for root, other in self._marks.items() if other == mark]
                 if len(same) == 1 and identity(same[0]) == mark:
-                    yield old, same[0]
+                    yield old, same[0], left
 
     def move(self, old: str, new: str, *, at: int, by: str, undo: bool = False) -> None:
         """Note a move, or take it back; NotFoundError if there is no such move."""
@@ -144,8 +147,13 @@ class Projects:
             if line["main"] != line["worktree"]:
                 self._mains[line["worktree"]] = line["main"]
         elif "repository" in line:
-            self._marks[line["repository"]] = line["mark"]
-            self._inodes[line["repository"]] = line["inode"]
+            root, mark = line["repository"], line["mark"]
+            if (before := self._marks.get(root)) and before != mark:
+                self._left[root, before] = line["at"]
+            if back := self._left.pop((root, mark), None):
+                gone = (root, back, "git")
+                self.moves = tuple(one for one in self.moves if (one.old, *one[2:]) != gone)
+            self._marks[root], self._inodes[root] = mark, line["inode"]
         else:
             move = Move(line["old"], line["new"], line["at"], line["by"])
             others = (one for one in self.moves if (one.old, one.new) != move[:2])

@@ -138,9 +138,6 @@ def test_turns_follow_the_stop_reason(stop: str | None, more: dict[str, Any], tu
     assert state_of(data + answer("a2", "a1", stop=stop, message="m", **more)).turn is turn
 
 
-# -- facts ---------------------------------------------------------------------------------------
-
-
 def test_failed_or_denied_results_mark_their_calls() -> None:
     """formats.md 2.9: only those rows are marked and name their calls."""
     data = user("u1", None, "hi") + call("a1", "u1", "t1")

@@ -1,9 +1,5 @@
 """The tree of Claude Code's lines: branches, parallel tools, compaction and repeated lines."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec.structs import astuple
-
 from indexerd.entries import Compaction, Kind, Turn
 from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
@@ -26,9 +22,6 @@ from tests.agents.claude_files import (
 
 def path(state: SessionState) -> list[str]:
     return [state.id(row) for row in state.path()]
-
-
-# -- branches ------------------------------------------------------------------------------------
 
 
 def test_a_rewind_starts_a_branch_at_an_older_entry() -> None:
@@ -61,8 +54,6 @@ def test_bookkeeping_lines_do_not_move_the_leaf() -> None:
     assert state.new_user_messages("a1") == 1
     assert len(state.tips()) == 1
 
-
-# -- artefacts -----------------------------------------------------------------------------------
 
 PARALLEL = [
     answer("k1", "u1", "I look.", stop="tool_use", message="m"),
@@ -132,9 +123,6 @@ def test_inline_sub_agents_are_rows_off_the_path() -> None:
     assert path(state_of(astray))[-2:] == ["a1", "a2"]
 
 
-# -- queued prompts ------------------------------------------------------------------------------
-
-
 def test_a_prompt_recorded_twice_counts_once() -> None:
     """formats.md 2.3: as a queued command and as a user line, in either order."""
     start = user("u1", None, "one") + call("k1", "u1", "t1") + result("r1", "k1", "t1")
@@ -159,8 +147,6 @@ def test_a_prompt_recorded_twice_counts_once() -> None:
     )  # the first one was not queued
     assert state_of(start + typed_twice).user_messages() == 3
 
-
-# -- compaction ----------------------------------------------------------------------------------
 
 TALK = user("u1", None, "one") + answer("a1", "u1", "A1") + user("u2", "a1", "two")
 TALK += answer("a2", "u2", "A2")
@@ -226,35 +212,3 @@ def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
     assert (prompts(data, state), state.messages, len(state)) == (["one", "two"], 3, 3)
     assert list(state.ordinals) == [0, 1, 3]
     assert state.orderly
-
-
-# -- bounds --------------------------------------------------------------------------------------
-
-
-IDS = st.sampled_from(["u1", "u2", "a1", "a2", "r1", "q1", "b1", "c1", "zz"])
-PARENTS = st.none() | IDS
-LINES = st.one_of(
-    st.builds(user, IDS, PARENTS, st.sampled_from(["x", "y", "[Request interrupted by user]"])),
-    st.builds(answer, IDS, PARENTS, stop=st.sampled_from([None, "end_turn", "tool_use"])),
-    st.builds(result, IDS, PARENTS, st.just("t")),
-    st.builds(queued, st.none() | IDS, PARENTS, st.sampled_from(["x", "y"])),
-    st.builds(attachment, IDS, PARENTS, st.just("file"), filename=st.just("/f")),
-    st.builds(
-        boundary, IDS, IDS, preservedMessages=st.fixed_dictionaries({"uuids": st.lists(IDS)})
-    ),
-    st.builds(summary, IDS, PARENTS),
-    st.builds(answer, IDS, PARENTS, isSidechain=st.booleans()),
-)
-
-
-@given(st.lists(LINES, max_size=25), st.lists(st.integers(0, 6000), max_size=6))
-def test_any_lines_make_an_orderly_tree(lines: list[bytes], cuts: list[int]) -> None:
-    """S1.7: with any ids and parents no cycle and no lost message, however the bytes are split."""
-    data = b"".join(lines)
-    state = state_of(data)
-    assert state.orderly
-    assert not state.cycles()
-    on_path = [row for row in state.path() if state.kind(row) is Kind.USER]
-    assert state.user_messages() == len(on_path)
-    cut = state_of(data, cuts=[at for at in cuts if at < len(data)])
-    assert astuple(cut) == astuple(state)

@@ -103,6 +103,12 @@ def test_the_file_to_change_is_named(read: World, settings: dict[str, Path]) -> 
     assert f" in {settings['local']}, " in found(read, "cure")[0]
 
 
+def test_an_archive_that_is_on_may_be_full(read: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "`indexerd archive on`" in found(read, "cure")[0]
+    monkeypatch.setitem(read.env, "INDEXERD_ARCHIVE__ENABLED", "true")
+    assert "raise `[archive] max_gb`; or set" in found(read, "cure")[0]
+
+
 def test_settings_that_cannot_be_read_are_ignored(
     read: World, settings: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -131,7 +137,8 @@ def test_managed_settings_decide_alone(
     managed = tmp_path / "managed-settings.json"
     for days, sessions in {365: None, 10: 3, 0: None}.items():
         managed.write_text(json.dumps({"cleanupPeriodDays": days}))
-        soon = deleted_soon(infos, roots, archive, int(1000 * time.time()), str(managed))
+        given = infos, roots, archive, int(1000 * time.time()), str(managed)
+        soon = deleted_soon(*given, archiving=False)
         assert (soon and soon["sessions"]) == sessions
 
 
@@ -156,6 +163,7 @@ def test_status_and_the_home_page_warn(world: World) -> None:
             assert said not in browser.get(f"{browser_origin(world)}/?q=widget").text
         world.run("archive", "on")
         until(lambda: said not in world.run("doctor"), "copies of what will be deleted")
+        until(lambda: "indexerd archive on" not in world.run("status"), "a new count")
 
 
 def browser_origin(world: World) -> str:

@@ -4,6 +4,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,20 +93,44 @@ def test_names_that_are_too_long_are_left_out(tmp_path: Path) -> None:
         (folder / name).write_text("output")
     assert [Path(side.path).name for side in archive.sides(source)] == ["short"]
     assert archive.has_room(source)
-    assert not archive.has_room(Source(f"/{'録' * 30}", f"/{'録' * 30}/s.jsonl"))
+    assert not archive.has_room(Source(f"/{'録' * 84}", f"/{'録' * 84}/s.jsonl"))
 
 
-def test_an_early_line_that_was_replaced_does_not_come_back(tmp_path: Path) -> None:
-    """The new file is as long and ends as before, as after `sed -i`."""
+@pytest.mark.parametrize("how", ["replace", "overwrite"])
+def test_an_early_line_that_was_replaced_does_not_come_back(tmp_path: Path, how: str) -> None:
+    """The new file is as long and ends as before, as after `sed -i`, or an edit in place."""
     archive, source, path = files(tmp_path)
     path.write_bytes(b'{"a": "SECRET"}\n' + b"{}\n" * 4000)
     archive.copy(source)
-    change(path, "replace", path.read_bytes().replace(b"SECRET", b"XXXXXX"))
+    if how == "replace":
+        change(path, how, path.read_bytes().replace(b"SECRET", b"XXXXXX"))
+    else:
+        with path.open("r+b") as file:
+            file.write(b'{"a": "XXXXXX"}')
     change(path, "append", b"{}\n")
     archive.copy(source)
     whole = path.read_bytes()
     path.unlink()
     archive.publish(source)
+    archive.restore(source, source.path)
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_file_does_not_replace_its_copy(tmp_path: Path) -> None:
+    """A power failure leaves null bytes; a full disk, half of a file that was compressed."""
+    archive, source, path = files(tmp_path)
+    whole = b'{"a": 1}\n' * 4000
+    path.write_bytes(whole)
+    archive.copy(source)
+    path.write_bytes(b"\0" * len(whole))
+    with pytest.raises(SessionUnreadableError):
+        archive.copy(source)
+    packed = Path(f"{path}.zst")
+    packed.write_bytes(zstandard.compress(whole)[:20])
+    path.unlink()
+    with pytest.raises(SessionUnreadableError):
+        archive.copy(source._replace(path=str(packed)))
+    packed.unlink()
     archive.restore(source, source.path)
     assert path.read_bytes() == whole
 
@@ -132,22 +158,6 @@ def test_damage_is_noticed_at_any_byte(tmp_path: Path) -> None:
             path.unlink()
         assert copy.read_bytes() == bad
     assert refused > 1.8 * len(good)
-
-
-def test_side_files_that_are_deleted_later_are_restored_too(tmp_path: Path) -> None:
-    archive, source, path = files(tmp_path)
-    side = path.with_suffix("") / "tool-results/out.txt"
-    side.parent.mkdir(parents=True)
-    side.write_bytes(b"no newline")
-    for each in (source, *archive.sides(source)):
-        archive.copy(each)
-    path.unlink()
-    archive.publish(source)
-    assert archive.gone(source) == [source]
-    side.unlink()
-    for each in archive.gone(source):
-        archive.restore(each, each.path)
-    assert side.read_bytes() == b"no newline"
 
 
 def test_an_interrupted_publication_loses_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from indexerd.errors import SessionUnreadableError
 from tests.archive.keeping import Archived, content
 from tests.e2e.daemon.test_broken_places import fill, mounts, on_a_small_disk
 from tests.e2e.world import Session, World, problems, scanned, until, wait
@@ -113,3 +114,22 @@ def test_a_file_that_cannot_be_read_holds_up_no_other(world: World) -> None:
         assert "archive_unwritable" not in problems(world)
         assert zstandard.frame_content_size(before) > 0
         assert archived.copies("*", linked.path.name)[0].read_bytes() == before
+
+
+def test_the_advice_for_a_damaged_copy_fits_it(world: World) -> None:
+    """Its path is quoted for the shell, and `status` does not only speak of modes."""
+    archived, session = Archived(world), world.session(turns=3)
+    world.env["XDG_DATA_HOME"] = str(world.root / "my data")
+    archived.directory = world.root / "my data/indexerd/archive"
+    with world.daemon():
+        archived.copied(session.path)
+        session.path.unlink()
+        archived.taken_over(session.id)
+    (copy,) = archived.copies("gone")
+    copy.write_bytes(b"x" * 200)
+    world.run("restore", session.id, code=SessionUnreadableError.exit_code)
+    assert f"`zstdcat '{copy}'`" in world.stderr
+    with world.daemon():
+        (problem,) = until(lambda: world.call("status")["problems"], "the problem")
+        assert "cannot be decompressed" in problem["cause"]
+        assert "if it is damaged" in problem["cure"]

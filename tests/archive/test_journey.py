@@ -126,7 +126,7 @@ def test_codex_moves_and_compresses_its_own_files(world: World) -> None:
         daemon.send_signal(signal.SIGTERM)
         daemon.wait()
     with world.daemon():
-        until(lambda: archived.copies("live")[0].read_bytes() == packed.read_bytes(), "the copy")
+        until(lambda: content(archived.copies("live")[0]) == whole, "the copy")
         assert len(world.call("list", archived=True)["sessions"]) == 1
         packed.unlink()
         archived.taken_over(thread.id)
@@ -135,19 +135,71 @@ def test_codex_moves_and_compresses_its_own_files(world: World) -> None:
         assert len(archived.copies()) == 1
 
 
+def test_a_copy_goes_only_if_another_file_has_all_of_it(world: World) -> None:
+    """A shorter file of the same name elsewhere is not the one that moved."""
+    archived, thread = Archived(world), CodexThread(world.root / "home")
+    for number in range(6):
+        thread.turn(f"About quagga {number}.")
+    whole = thread.path.read_bytes()
+    other = world.root / "home/.codex/archived_sessions" / thread.path.name
+    other.parent.mkdir()
+    other.write_bytes(b"".join(whole.splitlines(keepends=True)[:9]))
+    with world.daemon():
+        until(lambda: len(archived.copies("live")) == 2, "both copies")
+    thread.path.unlink()
+    with world.daemon():
+        until(lambda: [content(copy) for copy in archived.copies("gone")] == [whole], "the copy")
+
+
+def test_a_deleted_session_that_goes_on_keeps_what_it_was(world: World) -> None:
+    """An agent that still runs writes only what is new, to a new file of the same name."""
+    archived, session = Archived(world), ClaudeSession(world.root / "home")
+    session.turn("Look into the quaggas.")
+    with world.daemon():
+        archived.copied(session.path)
+        whole = session.path.read_bytes()
+        session.path.unlink()
+        archived.taken_over(session.id)
+        session.turn("And into the zebras.")
+        archived.copied(session.path)
+        wait(world, f"{session.id}-1", archived=True)
+        assert [content(copy) for copy in archived.copies("gone")] == [whole]
+        assert world.run("restore", f"{session.id}-1").strip().endswith("-1.jsonl")
+
+
+def test_a_pass_without_a_daemon_copies_too(world: World) -> None:
+    archived, session = Archived(world), ClaudeSession(world.root / "home")
+    session.turn("Look into the quaggas.")
+    world.run("run", "--once")
+    whole = session.path.read_bytes()
+    assert [content(copy) for copy in archived.copies("live")] == [whole]
+    session.path.unlink()
+    for _ in range(2):  # it is found to be gone, and read from the copy
+        world.run("run", "--once")
+    assert "quaggas" in world.run("tree", session.id)
+    world.run("restore", session.id)
+    assert session.path.read_bytes() == whole
+
+
 def test_both_files_of_a_reverted_session_of_codex_come_back(world: World) -> None:
-    archived, place = Archived(world), world.root / "home/.codex/sessions/2026/11/21"
+    archived, place = Archived(world), world.root / "home/.codex/sessions/2026/11"
     session_id = "01a1fff2-4af8-7d91-a9c0-6da4d3734e79"
     stored = FIXTURES / "real/codex/sessions/2026/11/21"
-    place.mkdir(parents=True)
-    files = [Path(shutil.copy(path, place)) for path in stored.glob(f"*{session_id}*")]
+    found = sorted(stored.glob(f"*{session_id}*"))
+    files = [place / day / path.name for day, path in zip(("21", "22"), found, strict=True)]
+    for path, old in zip(files, found, strict=True):
+        path.parent.mkdir(parents=True)
+        shutil.copy(old, path)
     before = {path: path.read_bytes() for path in files}
-    assert len(before) == 2
     with world.daemon():
         archived.copied(*files)
         for path in files:
             path.unlink()
         archived.taken_over(session_id)
+        below = world.root / "below"
+        world.run("restore", session_id, "--to", str(below))
+        there = {place / path.relative_to(below): path for path in below.rglob("*.jsonl")}
+        assert {path: copy.read_bytes() for path, copy in there.items()} == before
         world.run("restore", session_id)
         assert {path: path.read_bytes() for path in files} == before
         archived.at(session_id, place)

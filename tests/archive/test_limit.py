@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from indexerd.errors import ConfigError, UsageError
 from tests.archive.keeping import Archived
 from tests.e2e.world import Session, World, problems, until, wait
 
@@ -89,3 +90,18 @@ def test_a_raised_limit_lets_in_what_did_not_fit(world: World) -> None:
         archived.copied(small.path, large.path)
         until(lambda: not problems(world), "the end of the warning")
         wait(world, large.id, userMessageCount=2)
+
+
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_a_switch_without_effect_is_refused(world: World, switch: str) -> None:
+    """Where the environment decides, or the daemon would not read the configuration."""
+    before = f"[archive]\nenabled = {'false' if switch == 'on' else 'true'}\n"
+    world.configure(before)
+    world.env["INDEXERD_ARCHIVE__ENABLED"] = str(switch == "off").lower()
+    world.run("archive", switch, code=UsageError.exit_code)
+    assert "INDEXERD_ARCHIVE__ENABLED" in world.stderr
+    del world.env["INDEXERD_ARCHIVE__ENABLED"]
+    world.env["INDEXERD_ARCHIVE__MAX_GB"] = "0"
+    world.run("archive", switch, code=ConfigError.exit_code)
+    assert "archive.max_gb" in world.stderr
+    assert world.config.read_text() == before

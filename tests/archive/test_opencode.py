@@ -54,6 +54,7 @@ def test_a_session_deleted_from_the_database_is_read_from_its_copy(
         exported = json.loads((tmp_path / "here/ses_one.json").read_text())
         world.run("restore", "ses_one", code=None)
         assert "opencode is not installed" in world.stderr
+        assert "`--to DIR` writes a file" in world.stderr
         program = tmp_path / "bin/opencode"
         program.parent.mkdir()
         program.write_text(f"#!{sys.executable}{IMPORTER}")

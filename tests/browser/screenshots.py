@@ -1,11 +1,4 @@
-"""`make screenshots` takes the README's pictures, of invented sessions.
-
-Sessions of four agents are written to a temporary home; the real daemon and `indexerd web` run on
-it, and Chromium takes docs/images/*.png. The user's own home is not read, and no other machine is
-asked.
-"""
-
-from __future__ import annotations
+"""`make screenshots` takes the README's pictures, of invented sessions."""
 
 import json
 import sys

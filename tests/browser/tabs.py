@@ -1,11 +1,7 @@
 """Pages in a real Chromium that fail a test on any problem.
 
-Every context can reach only loopback. For each page the console's errors and warnings, uncaught
-errors, policy violations and requests to other hosts are recorded. `forgive` names problems that
-the test causes itself, for example by stopping the daemon.
-
-Scripts that playwright evaluates in a page, such as axe, come through the protocol and need no
-exception from the page's policy.
+Problems are errors and warnings of the console, uncaught errors, policy violations and requests to
+other hosts; `forgive` names those that the test causes itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""An exported page in a real browser: keys, branches, filters, small screens, hostile texts.
-
-The page is opened from disk in an offline browser. A request, a console message or a policy
-violation fails the test.
-"""
+"""An exported page in a real browser: keys, branches, filters, small screens, hostile texts."""
 
 from __future__ import annotations
 
@@ -81,10 +77,7 @@ def test_a_page_opens_without_any_request(tabs: Tabs, page_file: Path) -> None:
 
 
 def test_the_policy_blocks_injected_content(tabs: Tabs, page_file: Path) -> None:
-    """The page's policy blocks an injected script, image or style.
-
-    This also shows that these tests would notice a violation.
-    """
+    """The page's policy blocks an injected script, image or style."""
     page = opened(tabs, page_file)
     assert tabs.troubles() == []
     with page.expect_event("requestfailed") as failed:

@@ -1,10 +1,8 @@
-"""Search on pages finds everything, and texts and times are shown as they are.
-
-The pages are exported ones, opened offline, and those of `indexerd web`; both use the same scripts.
-"""
+"""Search on pages finds everything, and texts and times are shown as they are."""
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.exported import FORKED, page_of
-from tests.browser.served import Served
+from tests.browser.served import Served, served
 from tests.browser.tabs import NARROW, Tabs, findings
 from tests.e2e.world import until
 from tests.sessions.tree_sessions import entry, line, said
@@ -159,3 +157,24 @@ def test_a_deleted_session_says_so(home: Served, tabs: Tabs) -> None:
     with page.expect_response("**/document*"):
         page.evaluate("indexerd.live.refresh()")
     expect(page.locator("#down")).to_contain_text("file is gone")
+
+
+def test_what_is_left_of_a_session_has_the_mark_of_the_list(tmp_path: Path, tabs: Tabs) -> None:
+    """Only the prompts, or a copy in the archive, whose page says how to put it back."""
+    prompt = {"display": "Feed the yak.", "timestamp": 1_700_000_000_000, "project": "/w"}
+    with served(tmp_path) as home:
+        session, history = home.put(), home.world.root / "home/.claude/history.jsonl"
+        history.parent.mkdir(parents=True, exist_ok=True)
+        history.write_text(json.dumps(prompt | {"sessionId": "0ddba11"}) + "\n")
+        home.world.configure("[archive]\nquiet_seconds = 0.1\n")
+        home.world.run("archive", "on")
+        kept = home.world.root / "data/indexerd/archive/live"
+        until(lambda: [*kept.rglob(f"*{session.id}*")], "the copy")
+        session.path.unlink()
+        until(lambda: home.world.row(session.id).get("copyOnly"), "the loss to be seen")
+        until(lambda: home.world.row("0ddba11"), "the history")
+        for key, mark in {session.id: "archived", "0ddba11": "prompts only"}.items():
+            page = home.open(tabs, f"/s/{key}")
+            expect(page.locator("#brief")).to_contain_text(mark)
+            hint = page.locator("#notes").get_by_text(f"indexerd restore {session.id}")
+            expect(hint).to_have_count(int(mark == "archived"))

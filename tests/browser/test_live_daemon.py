@@ -64,20 +64,3 @@ def test_the_daemon_stops_and_returns(world: World, tabs: Tabs) -> None:
             expect(told.locator("#path")).to_contain_text("It goes on.")
             session.entry("session_info", name="Spring")
             expect(page.locator("#results a.title")).to_have_text("Spring")
-
-
-def test_without_a_daemon_stored_sessions_are_shown(world: World, tabs: Tabs) -> None:
-    """The view starts without a daemon, says so, and notices one that starts later."""
-    session = world.session(turns=1)
-    session.entry("session_info", name="A winter plan")
-    world.run("run", "--once")
-    with site(world) as running:
-        home = Served(world, running, running.cookies())
-        page = home.open(tabs, "/")
-        expect(page.locator("#down")).to_be_visible()
-        expect(page.locator("#results a.title")).to_have_text("A winter plan")
-        page.locator("#results a.title").click()
-        expect(page.locator("#path")).to_contain_text("Question 1")
-        expect(page.locator("#down")).to_contain_text("does not answer")
-        with world.daemon():
-            expect(page.locator("#down")).not_to_contain_text("does not answer")

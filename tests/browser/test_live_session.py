@@ -1,7 +1,4 @@
-"""A session's page of `indexerd web` in a browser, with a real daemon.
-
-A request to another host, a console message or a policy violation fails the test.
-"""
+"""A session's page of `indexerd web` in a browser, with a real daemon."""
 
 from __future__ import annotations
 
@@ -91,6 +88,18 @@ def test_new_entries_appear_without_a_reload(home: Served, tabs: Tabs) -> None:
     expect(shown(page).get_by_text("EventBus from the agent.")).to_be_in_viewport()
     session.say("122", "121", "user", "And one more.", at=201)
     expect(shown(page).get_by_text("And one more.")).to_be_in_viewport()
+
+
+def test_a_branch_that_is_read_stays_while_the_leaf_moves(home: Served, tabs: Tabs) -> None:
+    session = home.put()
+    page = opened(home, tabs, session, "#leaf=f&target=e")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    session.say("i", "h", "user", "And the lock?", at=9)
+    expect(page.locator("#count")).to_have_text("10 entries")
+    expect(shown(page)).to_contain_text("Redis is too big.")
+    expect(shown(page)).not_to_contain_text("And the lock?")
+    page.locator("#reset").click()
+    expect(shown(page)).to_contain_text("And the lock?")
 
 
 def test_rename_by_keyboard(home: Served, tabs: Tabs) -> None:
@@ -212,15 +221,6 @@ def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -
         other = tabs.open(file.as_uri(), offline=True)
         expect(other.locator("#path")).to_contain_text("It is written.")
         expect(other.locator("#rename, #sent, .label-it")).to_have_count(0)
-
-
-def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) -> None:
-    """S4.25: a client's slug and key=value items, in the set `applet`, are shown as text."""
-    session = home.put()
-    page = opened(home, tabs, session)
-    items = ["plot", "city=<b>Oslo</b>"]
-    home.world.call("set_relevant_context", session=session.id, setName="applet", items=items)
-    expect(page.locator("#about")).to_contain_text("city=<b>Oslo</b>")
 
 
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='owned=1'/>").decode()

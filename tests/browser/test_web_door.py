@@ -145,9 +145,6 @@ def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
-# -- in a browser --------------------------------------------------------------------------------
-
-
 def test_a_changed_script_does_not_run(home: Served, session: Placed, tabs: Tabs) -> None:
     """The content of an asset must match the hash in the page."""
     tabs.forgive("integrity")

@@ -79,21 +79,6 @@ def test_doctor_continues_after_a_failed_check(home: Home) -> None:
         assert {"claude", "model", "daemon"} <= {check["name"] for check in checks}
 
 
-def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> None:
-    program = tmp_path / "indexerd"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": f"{tmp_path}/config", "PATH": str(tmp_path)}
-    done = home.ix("service", "install", "--program", str(program), env=env)
-    assert (done.returncode, "installed: ") == (69, done.stdout[:11])
-    path = Path(done.stdout.splitlines()[0].removeprefix("installed: "))
-    assert str(program) in path.read_text()
-    assert done.stderr != "", "the remaining step is not named"
-    assert home.json("service", "status", env=env, code=69)["installed"] is True
-    assert home.ix("service", "uninstall", env=env).returncode == 0
-    assert not path.exists()
-
-
 def test_completion_knows_the_commands(home: Home) -> None:
     script = home.ix("completion", "bash").stdout
     assert home.json("completion", "bash") == {"shell": "bash", "script": script.removesuffix("\n")}

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from indexerd.cli.backend import App
 from indexerd.cli.tree import export
-from indexerd.errors import NotFoundError, UsageError, WriteError
+from indexerd.errors import UsageError, WriteError
 from tests.e2e.world import Session, World
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
@@ -96,7 +96,3 @@ def test_a_full_disk_leaves_no_file(
     assert isinstance(failed, WriteError)
     assert failed.exit_code == 75
     assert not (tmp_path / "new.md").exists()
-
-
-def test_an_entry_that_is_not_there(home: Exported) -> None:
-    assert isinstance(home.run("--leaf", "nowhere").exception, NotFoundError)

@@ -209,8 +209,6 @@ def test_the_program_is_that_of_this_installation(
     assert serve.program() == (str(own),)
 
 
-# # -- foreign or broken files ----------------------------------------------------------
-
 REFUSED = {
     "a plugin of theirs": ("opencode", "plugin", "export default 1\n", 2),
     "settings with comments": ("claude", "settings", "{ // mine\n}\n", 78),

@@ -148,3 +148,4 @@ def test_another_agent_continues_a_session(
     assert entry["text"].startswith("# Hand-off: Tune the retry loop")
     missing = home.ix("continue", "retry loop", "--in", "codex", env=agent)
     assert (missing.returncode, "codex is not installed" in missing.stderr) == (3, True)
+    assert "pi --session" not in missing.stderr, "that is not Codex's command"

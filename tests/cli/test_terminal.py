@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.cells import cell_len
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
 from tests.e2e.forked import ran
-from tests.e2e.world import World, append, iso
+from tests.e2e.world import World
 from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
@@ -127,11 +126,6 @@ def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home, tmp_path: Path
         home.world.call("update", ref=home.cache.id, title=None)
 
 
-def redirected(home: Home, argv: str, end: str) -> subprocess.CompletedProcess[str]:
-    line = f'"$0" -m indexerd {argv} {end}'
-    return ran(["/bin/bash", "-o", "pipefail", "-c", line, INDEXERD[0]], env=home.world.env)
-
-
 KNOWN = {"list --all --limit 1": 0, "search zzzqqq": 0, "resolve zebra": 3, "show zebra": 3}
 STREAMS = [
     *((argv, "| true", 0) for argv in ("complete", "list --all", "list --json", "-h")),
@@ -146,7 +140,8 @@ def test_a_stream_may_be_gone_closed_or_full(home: Home, argv: str, end: str, co
     """A reader that left is no error, a full disk is; stderr never changes the exit code."""
     if "full" in end and not Path("/dev/full").exists():
         pytest.skip("no such device here")
-    done = redirected(home, argv, end)
+    line = f'"$0" -m indexerd {argv} {end}'
+    done = ran(["/bin/bash", "-o", "pipefail", "-c", line, INDEXERD[0]], env=home.world.env)
     assert done.returncode == code
     if end.startswith("2>"):
         assert ("\t" in done.stdout) == argv.startswith("list")
@@ -276,24 +271,3 @@ def test_a_terminal_shows_how_long_an_answer_takes(home: Home, tmp_path: Path) -
         assert home.ix("list", env=env).stderr.startswith("no sessions")
         shown = on_terminal(home, "index", home.cache.id, "--wait", env=env)
         assert "waiting for the end of its turn" in shown
-
-
-def test_a_terminal_shows_that_reading_without_the_daemon_is_slow(world: World) -> None:
-    session = world.session(turns=1)
-    world.run("run", "--once")
-    said = {"message": {"role": "user", "content": "x"}, "timestamp": iso(), "type": "message"}
-    lines = ({**said, "id": f"{n:08x}", "parentId": f"{n - 1:08x}"} for n in range(30_000))
-    append(session.path, *lines)
-    argv = [*INDEXERD, "branches", session.id]
-    code, got = terminal.on_terminal(argv, env=world.env, cwd=world.root, columns=80)
-    assert code == 0
-    assert b"\r\x1b[Kreading without the daemon; `indexerd service install` starts it, " in got
-
-
-def test_status_says_how_much_is_searchable(home: Home, tmp_path: Path) -> None:
-    status = home.json("status") | {"textPending": 70, "textPercent": 30, "textSecondsLeft": 140}
-    env = {"INDEXERD_SOCKET": str(tmp_path / "s.sock")}
-    with acting(tmp_path / "s.sock", status=status):
-        assert (
-            "30 % of new text is searchable, about 2 min left" in home.ix("status", env=env).stdout
-        )

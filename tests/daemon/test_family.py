@@ -64,21 +64,3 @@ def test_excluded_sessions_are_not_members(catalog: TextIndex) -> None:
     assert outline(family(ask, "c")) == "b c0 d0"
     with pytest.raises(NotFoundError):
         family(ask, "b")
-
-
-def test_a_large_family_is_limited_to_500_members(catalog: TextIndex) -> None:
-    """The session in question is among the 500 members, and `more` counts the others."""
-    children = [related_row(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
-    fill(
-        catalog,
-        related_row("a"),
-        *children,
-        *(related_row(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)),
-    )
-    ask = Answers(catalog)
-    found = family(ask, "s0699")
-    assert (len(found["members"]), found["more"]) == (500, 200)
-    assert outline(found).endswith("s04981 s06991")
-    found = family(ask, "t0650")
-    assert (found["members"][-1]["sessionId"], found["more"]) == ("t0650", 200)
-    assert found["missingParent"] == "t-001"

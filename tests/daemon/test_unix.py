@@ -1,8 +1,4 @@
-"""The Unix-socket server, over real sockets: limits, permissions and the socket file.
-
-The servers run on a loop in a thread of the test process, so handlers and counters can be
-inspected. Tests that need another umask or memory limit are in test_client.py.
-"""
+"""The Unix-socket server, over real sockets: limits, permissions and the socket file."""
 
 import asyncio
 import contextlib
@@ -177,9 +173,6 @@ def code(answer: Any) -> int:
     return found
 
 
-# Order and errors.
-
-
 @pytest.mark.parametrize("method", ["boom", "no json"])
 def test_an_unexpected_error_reveals_nothing(serve: Callable[..., Served], method: str) -> None:
     """A bug answers "internal error" without its text, is reported, and ends nothing."""
@@ -190,9 +183,6 @@ def test_an_unexpected_error_reveals_nothing(serve: Callable[..., Served], metho
         assert "division" not in json.dumps(answer)
         assert "result" in client.ask("echo")
     assert [name for name, _ in served.errors] == [method]
-
-
-# Malformed input.
 
 
 @pytest.mark.parametrize("junk", [b"\n", b"\x16\x03\x01\x02\x00\x01\n", b"[" * 100_000 + b"\n"])
@@ -240,9 +230,6 @@ def test_a_half_closed_connection_gets_its_answers(serve: Callable[..., Served])
     until(lambda: len(served.server.peers) == 0)
 
 
-# Limits and permissions.
-
-
 CONNECT_AS_NOBODY = """
 import os, socket, sys
 client = socket.socket(socket.AF_UNIX)
@@ -266,9 +253,6 @@ def test_another_user_is_refused(serve: Callable[..., Served], directory: Path) 
     served.path.parent.chmod(0o755)
     run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert run.stdout == "PermissionError\n"
-
-
-# The file.
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o1777])
@@ -303,9 +287,6 @@ def test_a_file_in_place_of_the_socket_is_kept(
     assert (directory / "t.sock").exists()
 
 
-# The end.
-
-
 def test_unfinished_requests_are_cancelled_on_close(serve: Callable[..., Served]) -> None:
     """After the grace period they are cancelled and answered with a typed error."""
     served = serve(grace_seconds=0.05)
@@ -322,9 +303,6 @@ def test_unfinished_requests_are_cancelled_on_close(serve: Callable[..., Served]
         assert len(served.server.peers) == 0
 
 
-# Peers that do not read.
-
-
 def test_a_peer_that_never_reads_is_disconnected(serve: Callable[..., Served]) -> None:
     """Its other requests are not run, and few bytes are buffered for it."""
     served = serve(stall_seconds=0.2)
@@ -335,9 +313,6 @@ def test_a_peer_that_never_reads_is_disconnected(serve: Callable[..., Served]) -
         until(lambda: len(served.server.peers) == 1)
         assert served.begun < 100
         assert "result" in other.ask("echo")
-
-
-# Subscribers.
 
 
 def test_a_lagging_subscriber_is_disconnected(serve: Callable[..., Served]) -> None:
@@ -357,9 +332,6 @@ def test_a_lagging_subscriber_is_disconnected(serve: Callable[..., Served]) -> N
         served.tell({"event": "status.changed"})
         assert other.receive()["params"] == {"event": "status.changed"}
         assert "result" in other.ask("echo")
-
-
-# Limits and permissions.
 
 
 def test_connections_above_the_limit_are_closed(serve: Callable[..., Served]) -> None:

@@ -1,7 +1,4 @@
-"""Compaction as in Codex and opencode: what stays, what goes, and how tokens are counted.
-
-Opencode's pruning serves all agents (S3.22).
-"""
+"""Compaction as in Codex and opencode: what stays, what goes, and how tokens are counted."""
 
 from typing import Any
 
@@ -9,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.agents.base import ContextUse
-from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.compaction import (
     PRUNE_MINIMUM,
     PRUNE_PROTECT,
@@ -19,9 +14,8 @@ from indexerd.digests.compaction import (
     pruned,
     users_of,
 )
-from indexerd.digests.stats import context_size
 from indexerd.digests.transcript import summarizable_messages
-from indexerd.entries import Compaction, Entry, Kind, Retained, ToolCall, ToolResult, code
+from indexerd.entries import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 from indexerd.sessions.state import SessionState
 
@@ -64,36 +58,6 @@ def test_kept_messages_fit_the_budget(texts: list[str]) -> None:
         assert found == texts
 
 
-def talk() -> list[ContextEntry]:
-    return steps(
-        *[said("user", "q" * 40), calls("c1"), gave("c1", "r" * 400)],
-        *[said("assistant", "a" * 40), said("user", "q" * 8)],
-    )
-
-
-def test_a_count_wins_and_what_came_after_is_added() -> None:
-    """S3.23: plus results of its calls, which codex writes before the count."""
-    held = talk()
-    counted = state_of(5, context=ContextUse(1000, 3, 9))
-    assert context_size(counted, held)[0] == 1000 + 2  # the second question
-    before_result = state_of(3, context=ContextUse(500, 2))
-    assert context_size(before_result, held[:3])[0] == 500 + 100  # 400 bytes of result
-    older = state_of(5, context=ContextUse(300, 0))
-    assert context_size(older, held)[0] == 300 + sum(
-        estimate_tokens(speech) for s in held[1:] for speech in s.speeches
-    )
-
-
-def test_a_count_from_before_a_compaction_is_ignored() -> None:
-    """S3.23: a count after it, which codex estimates itself, covers all that was left."""
-    compaction = entry(Kind.COMPACTION, "k")
-    summary = ContextEntry(3, compaction, (ContextMessage("user", compaction, ("s" * 40,)),), 3)
-    asked = said("user", "q" * 8)
-    held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
-    assert context_size(state_of(6, context=ContextUse(9000, 2)), held)[0] == 10 + 2
-    assert context_size(state_of(6, context=ContextUse(700, 4)), held)[0] == 700 + 2
-
-
 _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "toolResult": Kind.TOOL}
 
 
@@ -119,16 +83,6 @@ def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -
 
 def steps(*speeches: ContextMessage) -> list[ContextEntry]:
     return [ContextEntry(at, speech.entry, (speech,), at) for at, speech in enumerate(speeches)]
-
-
-def state_of(rows: int, **facts: Any) -> SessionState:
-    state = SessionState("/s.jsonl")
-    for row in range(rows):
-        above = f"r{row - 1}" if row else None
-        state.add(f"r{row}", above, code(Kind.USER), row, 1)
-    for name, fact in facts.items():
-        setattr(state, name, fact)
-    return state
 
 
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns

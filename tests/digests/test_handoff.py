@@ -89,9 +89,6 @@ def test_any_document_is_bounded_and_its_own(text: str) -> None:
     assert len({line.split("(")[0] for line in sections}) == len(sections)
 
 
-# -- instruction files
-
-
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     root = tmp_path / "home/u/repo"

@@ -78,7 +78,7 @@ def test_a_codex_thread_is_rolled_back_forked_and_archived(world: World, home: P
 
 
 def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
-    """interfaces.md 1: a reverted thread is one session: its newest file plus that file's base."""
+    """interfaces.md 1: its newest file plus that file's base, which may be away for a while."""
     thread = CodexThread(home)
     thread.turn("Kept")
     end, ordinal = thread.path.stat().st_size, thread.ordinal
@@ -90,6 +90,11 @@ def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
         row = wait(world, thread.id, userMessageCount=2, sessionFile=str(again.path))
         assert row["firstUserMessage"] == "Kept"
         assert shown(world, archived=True) == [thread.id]
+        away = thread.path.rename(world.root / "away.jsonl")
+        thread.revert(end, ordinal).turn("Once more")  # two files lack the same base
+        wait(world, thread.id, userMessageCount=1)
+        away.rename(thread.path)
+        wait(world, thread.id, userMessageCount=2, firstUserMessage="Kept")
 
 
 def test_an_opencode_session_is_followed_in_its_database(world: World, home: Path) -> None:
@@ -211,6 +216,7 @@ def test_resume_commands_name_a_custom_agent_directory(world: World) -> None:
     assert world.run("resume", thread.id) == f"cd /w && {both}\n"
     world.run("resume", thread.id, "--exec", code=3)
     assert "the session's directory /w is gone" in world.stderr
+    assert "`indexerd move /w NEW`" in world.stderr
 
 
 ASKED = "As in @@cache, please go on with the walrus."

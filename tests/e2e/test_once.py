@@ -93,18 +93,6 @@ def test_only_the_current_branch_counts(world: World) -> None:
     assert (6, session.last) == (meta["userMessageCount"], meta["lastIndexedLeafId"])
 
 
-def test_failures_are_reported_with_their_kind_and_exit_code(world: World) -> None:
-    """The exit code is 75 if every failure can be retried."""
-    world.scripted({"error": "provider"})
-    session = world.session(turns=5)
-    report = world.run("run", "--once", "--json", code=75)
-    assert [{"sessionId": session.id, "kind": "provider_unavailable"}] == report["failed"]
-    assert world.meta(session.id) is None
-    again = world.run("run", "--once", "--json", code=75)
-    assert report["failed"] == again["failed"]
-    assert len(world.calls()) == 1  # the second run is within the back-off, so it sends nothing
-
-
 def test_without_any_model_nothing_fails(world: World) -> None:
     """S0.28: without a usable model nothing fails, and sessions are still listed."""
     world.env["INDEXERD_MODEL_KEYS"] = '["google/gemini-3.5-flash-lite"]'

@@ -161,8 +161,6 @@ class World:
     def install_pi(self) -> None:
         self.sessions.mkdir(parents=True)
 
-    # -- set-up --------------------------------------------------------------------------
-
     def session(self, turns: int = 0, **options: Any) -> Session:
         session = Session(self.sessions, **options)
         session.talk(turns)
@@ -197,8 +195,6 @@ class World:
 
     def calls(self) -> list[dict[str, Any]]:
         return _lines(Path(f"{self.script}.calls"))
-
-    # -- running -------------------------------------------------------------------------
 
     def run(self, *argv: str, code: int | None = 0, cwd: Path | None = None) -> Any:
         done = completed(argv, self.env, cwd or self.root)
@@ -255,8 +251,6 @@ class World:
     def call(self, method: str, **params: Any) -> Any:
         with Client(self.socket, timeout=20) as client:
             return client.call(method, params)
-
-    # # -- results -------------------------------------------------------------------------
 
     def meta_path(self, session_id: str, agent: str = "pi") -> Path:
         elsewhere = self.root / "data/indexerd/sessions-meta" / agent

@@ -1,8 +1,4 @@
-"""A fake daemon on a real Unix socket that gives the answers a test chooses.
-
-It does what the real daemon never does (no answer, half an answer, too much, odd values), and what
-it rarely does, such as events at a chosen moment.
-"""
+"""A fake daemon on a real Unix socket that gives the answers a test chooses."""
 
 import json
 import socket

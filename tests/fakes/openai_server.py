@@ -1,9 +1,4 @@
-"""A fake of `POST {base}/chat/completions` as OpenAI-compatible servers answer it.
-
-`wire` explains how to script it; the base URL to configure is `server.url`. Error shapes differ:
-OpenAI and OpenRouter send an object, LM Studio a string, older vLLM a message at the top, and some
-errors have status 200.
-"""
+"""A fake of `POST {base}/chat/completions` as OpenAI-compatible servers answer it."""
 
 from typing import Any
 

@@ -221,8 +221,6 @@ class Peer:
         for session_id, agent in purged.items():
             self.purge(session_id, agent)
 
-    # -- what happens here
-
     def put(self, session_id: str, name: str, texts: list[str], *, replace: bool) -> None:
         """Write a session's row and messages, as after reading its file."""
         old = self.own.get(session_id, ({}, []))[1]
@@ -282,8 +280,6 @@ class Peer:
     def close(self) -> None:
         self.index.close()
         self.store.close()
-
-    # -- the exchange, of which `Machine._connect` is the loop
 
     def do(self, what: Any) -> Any:
         return self._runner.run(what)

@@ -140,16 +140,3 @@ def test_three_machines_converge_whatever_is_interrupted(
             phases=[Phase.generate],
         ),
     )
-
-
-def test_an_index_lost_between_two_pages_is_read_again_from_the_first(
-    pg: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "PAGE_RECORDS", 3)
-    with peers(pg.url, 2) as [a, b]:
-        for number in range(4):
-            a.put(f"s{number}", "Name", [f"text {number}"], replace=True)
-        a.sync()
-        b.sync("index")
-        b.sync()
-        assert b.shows() == {f"s{n}": ("m0", "Name", [f"text {n}"]) for n in range(4)}

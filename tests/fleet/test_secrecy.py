@@ -30,7 +30,7 @@ from indexerd.fleet.records import (
 )
 from indexerd.fleet.server import server_of
 from tests.e2e.world import until
-from tests.fleet.machines import Fleet, Peer, found_by, login, peers, told
+from tests.fleet.machines import Fleet, found_by, login, peers, told
 from tests.fleet.postgres import Postgres
 
 Start = Callable[..., Fleet]
@@ -178,14 +178,6 @@ def test_an_owner_without_special_rights_makes_fleets_and_sees_no_rows(pg: Postg
         assert len(pg.query("SELECT rolname FROM pg_roles WHERE rolname LIKE 'indexerd\\_%%'")) > 1
 
 
-def _swap(pg: Postgres, peer: Peer, statement: str, *values: object) -> None:
-    pg.query(
-        f"UPDATE indexerd.log SET {statement} AND machine = %s",  # noqa: S608 - ours
-        *values,
-        peer.identity.machine,
-    )
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -209,7 +201,8 @@ def test_a_bad_record_is_set_aside_and_the_others_go_on(pg: Postgres, damage: st
                 peer.put(f"s{number}-{peer.name}", "Name", ["text"], replace=True)
                 peer.sync()
         bad = next(seq for seq, r in told(pg, a.identity) if getattr(r, "id", "") == "s1-m0")
-        _swap(pg, a, f"{damage} WHERE seq = %s", bad)
+        sql = f"UPDATE indexerd.log SET {damage} WHERE seq = %s AND machine = %s"  # noqa: S608 - ours
+        pg.query(sql, bad, a.identity.machine)
         b.sync()
         assert {"s0-m0", "s2-m0", "s0-m2", "s1-m2", "s2-m2"} == b.store.elsewhere()
         rows = {row["id"]: row for row in b.do(b.machine.status())["machines"]}

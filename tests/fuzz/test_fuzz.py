@@ -1,8 +1,4 @@
-"""Readers keep their promises for any bytes.
-
-Every corpus file goes through its target, including those that once made it fail, and so do
-mutations: few by default, many with HYPOTHESIS_PROFILE=thorough.
-"""
+"""Readers keep their promises for any bytes."""
 
 from pathlib import Path
 

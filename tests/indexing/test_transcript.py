@@ -1,6 +1,6 @@
 """The text of a session that is sent: pi's cut, after redaction, read only as far as needed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import example, given, settings
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indexerd.entries import Kind, code
 from indexerd.indexing.indexer import border
-from indexerd.indexing.transcript import MARKER, Caps, Section, Transcript, assemble, truncate_tail
+from indexerd.indexing.transcript import Caps, Section, assemble, truncate_tail
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
 from indexerd.sessions.state import SessionState
@@ -77,20 +77,6 @@ def test_the_cut_equals_pis(text: str, max_bytes: int, max_lines: int) -> None:
     assert text.endswith(kept)
 
 
-def million(text: str) -> Iterator[Section]:
-    """A session that must not be read to its end."""
-    for n in range(1_000_000):
-        yield user(text) if n % 2 else agent(text)
-    pytest.fail("all of it was read")
-
-
-@pytest.mark.parametrize("text", ["x" * 94, "x", "\n".join("x" * 50), "KEY-" + "s" * 190 + "!"])
-def test_a_million_messages_are_read_as_far_as_needed(text: str) -> None:
-    """S0.14: the cost depends on the limit, which counts what is sent."""
-    sent = assemble(million(text), CAPS, toy).text.removesuffix(f"\n\n{MARKER}")
-    assert len(sent.encode()) > CAPS.max_bytes * 0.9 or sent.count("\n") >= CAPS.max_lines - 3
-
-
 @pytest.mark.parametrize("visible", range(1, 40))
 def test_a_secret_on_the_cut_is_redacted_whole(visible: int) -> None:
     """It is redacted before the cut, wherever the cut falls."""
@@ -122,23 +108,6 @@ def test_a_secret_spread_over_two_messages_is_found(line: int) -> None:
     assert WORD not in str((made, whole, gone))
 
 
-def since(old: list[str], new: list[str], caps: Caps = SMALL) -> Transcript:
-    """The transcript if the first messages were sent before."""
-    both = [user(text, old=True) for text in old]
-    return assemble(reversed([*both, *map(agent, new)]), caps, toy)
-
-
-def test_only_new_messages_are_sent() -> None:
-    """S3.15: local models also get the sections before them."""
-    found = since(["one KEY-1!", "two"], ["three KEY-3!", "four"])
-    assert found.text == "Assistant: three [redacted:custom]\n\nAssistant: four"
-    assert (found.only_new, found.truncated, found.cut) == (True, False, False)
-    assert found.redactions == {"custom": 1}  # of what is sent
-    assert [section.text for section in found.sections][:2] == ["one [redacted:custom]", "two"]
-    nothing_new = since(["one", "two"], [])
-    assert (nothing_new.text, nothing_new.only_new) == ("User: one\n\nUser: two", False)
-
-
 words = st.lists(
     st.sampled_from(["KEY-", "12!", "\n\nUser: ", "\n\nAssistant: ", "text", "\n", "x" * 90, "é"]),
     min_size=1,
@@ -152,7 +121,8 @@ def test_the_sent_text_is_redacted_and_labels_in_it_are_text(
     old: list[str], new: list[str]
 ) -> None:
     """S2.21: each message is one section with its own role, whatever is in it."""
-    found = since(old, new, CAPS)
+    both = [*(user(text, old=True) for text in old), *map(agent, new)]
+    found = assemble(reversed(both), CAPS, toy)
     said = [section for section in [*map(user, old), *map(agent, new)] if section.text.strip()]
     assert [section.role for section in found.sections] == [section.role for section in said]
     assert render(found.sections) == toy(render(said)).text

@@ -1,8 +1,4 @@
-"""node plays pi with the extension loaded, for cases that are rare with the real pi.
-
-It needs a node that reads TypeScript (22.18 or newer), from the rig or from PATH. The real pi and
-the real daemon are in tests/e2e/rig/test_pi_extension.py.
-"""
+"""node plays pi with the extension loaded, for cases that are rare with the real pi."""
 
 import json
 import os

@@ -162,10 +162,7 @@ def test_without_a_usable_socket_nothing_happens(env: dict[str, str], tmp_path: 
 
 
 def test_only_a_question_is_waited_for(env: dict[str, str], socket: Path) -> None:
-    """S0.65: a question's answer is waited for, that of a mere reference is not.
-
-    Questions are detected in linear time, whatever was pasted.
-    """
+    """S0.65: a question's answer is waited for, that of a mere reference is not."""
     late = slow(2.6, ANSWERS["expand"])  # longer than a plain answer may take
     for typed, put in (("@@widget: which colour?", 2), ("@@widget, which colour?", 0)):
         assert len(added(env, socket, late, typed=typed)[0]) == put
@@ -220,10 +217,7 @@ def test_the_mcp_server_is_registered(env: dict[str, str], tmp_path: Path) -> No
 
 
 def test_tools_get_the_current_session_and_turn(env: dict[str, str]) -> None:
-    """S4.26, S0.64: tools use the current session unless the model names another.
-
-    A turn is a message of the user, whatever the model says.
-    """
+    """S4.26, S0.64: tools use the current session unless the model names another."""
 
     def call(tool: str, **args: Any) -> list[Any]:
         tool = f"indexerd_{tool}" if tool != "bash" else tool

@@ -207,10 +207,7 @@ def test_the_daemons_own_runs_are_shown(pi: Pi, socket: Path) -> None:
 
 
 def test_a_lost_daemon_is_found_again_and_leaves_no_status(pi: Pi, socket: Path) -> None:
-    """S0.42: the status is cleared when the daemon ends, and a new daemon is followed.
-
-    The user interface of a session that was replaced may throw: no exception.
-    """
+    """S0.42: the status is cleared when the daemon ends, and a new daemon is followed."""
     with acting(socket) as daemon:
         pi.start()
         for again in (True, False):

@@ -1,7 +1,4 @@
-"""Service files and their installation, with real files and recorded system commands.
-
-e2e/daemon/test_service.py runs the daemon under a real manager. launchd itself has never been run.
-"""
+"""Service files and their installation, with real files and recorded system commands."""
 
 import os
 import plistlib
@@ -129,10 +126,7 @@ def test_without_a_user_manager(tmp_path: Path, answer: units.Ran) -> None:
 
 @pytest.mark.parametrize("code", ["217", "218", "226", "1"])
 def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
-    """If systemd cannot create a user namespace, that block is removed, with a note.
-
-    A daemon that fails for another reason keeps its sandbox.
-    """
+    """If systemd cannot create a user namespace, that block is removed, with a note."""
     failed = units.Ran(1, err="Job for indexerd.service failed.\nSee systemctl status.\n")
     run = Recorder(start=failed, restart=failed, show=units.Ran(0, f"{code}\n"))
     done = install(where := host(tmp_path, run))

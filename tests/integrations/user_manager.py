@@ -1,8 +1,4 @@
-"""A real `systemd --user` for a test, under an unused user id, which ends as a whole.
-
-It has its own mount and PID namespaces, and a home that the test fills first. Tests that use it
-need `MARKS`: without root or systemd they are skipped with the reason.
-"""
+"""A real `systemd --user` for a test, under an unused user id, which ends as a whole."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""A fake daemon on a real Unix socket, with the SDK's own client in front of it.
-
-The fake daemon gives the answers that a hostile session would cause.
-"""
+"""A fake daemon on a real Unix socket, with the SDK's own client in front of it."""
 
 import asyncio
 import json

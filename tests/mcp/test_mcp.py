@@ -43,10 +43,7 @@ def daemon(tmp_path: Path) -> Daemon:
 
 
 def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
-    """S1.34: each tool has a description, described parameters and true hints.
-
-    Tools that make a model write a summary say that this costs something.
-    """
+    """S1.34: each tool has a description, described parameters and true hints."""
     listed = talk(desk(daemon), lambda client: client.list_tools()).tools
     assert {tool.name for tool in listed} == TOOLS
     for tool in listed:
@@ -75,11 +72,7 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_hostile_text_stays_quoted_data(daemon: Daemon, mode: str) -> None:
-    """Every tool answers as its schema says; hostile text is quoted, with the session's name.
-
-    No line of it starts a line of its own; tags, templates, references, escapes and secrets are
-    removed.
-    """
+    """No line of it starts a line of its own; tags, templates, references and secrets go."""
 
     async def scene(client: Client) -> None:
         for tool in (await client.list_tools()).tools:
@@ -190,10 +183,7 @@ def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> Non
 
 
 def test_the_current_session_is_used_only_if_it_is_certain(daemon: Daemon) -> None:
-    """S4.9: the only session of the host's agent in use here is meant, with a note.
-
-    Several candidates are listed; none, or an unknown host, is an error with a hint.
-    """
+    """S4.9: the only session of the host's agent in use here is meant, with a note."""
     arguments = {"setName": "files", "items": ["/w/a.py"]}
     late = "2999-01-01T00:00:00.000Z"
     with daemon.running():

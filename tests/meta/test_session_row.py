@@ -10,16 +10,7 @@ from indexerd.entries import Turn
 from indexerd.meta.model import Marks, MetaFile
 from indexerd.meta.session_row import gone_row, row_of
 from indexerd.privacy.redact import StoredRow
-from indexerd.protocol.limits import (
-    DESCRIPTION_MAX,
-    NAME_MAX,
-    PATH_MAX,
-    PATHS_MAX,
-    SUMMARY_MAX,
-    TAG_MAX,
-    TAGS_SHOWN,
-    WORD_MAX,
-)
+from indexerd.protocol import limits
 from indexerd.sessions.facts import RowFacts
 from indexerd.sessions.info import SessionInfo
 
@@ -94,11 +85,11 @@ def test_the_order_of_names(*, missing: int, blank: str, model: str, by_person: 
 
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
 LIMITS = {
-    **dict.fromkeys(("name", "metaName", "model"), NAME_MAX),
+    **dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX),
     **dict.fromkeys(("agentTitle", "firstUserMessage"), 200),
-    **dict.fromkeys(("agent", "createdAt", "modifiedAt", "updatedAt", "leafId"), WORD_MAX),
-    **dict.fromkeys(("cwd", "sessionFile", "parentSessionFile"), PATH_MAX + 1),
-    "description": DESCRIPTION_MAX,
+    **dict.fromkeys(("agent", "createdAt", "modifiedAt", "updatedAt", "leafId"), limits.WORD_MAX),
+    **dict.fromkeys(("cwd", "sessionFile", "parentSessionFile"), limits.PATH_MAX + 1),
+    "description": limits.DESCRIPTION_MAX,
 }
 
 
@@ -110,15 +101,15 @@ def bounded(made: StoredRow) -> None:
     for field in ("name", "metaName", "agentTitle", "description", "model", "updatedAt"):
         assert "\x1b" not in row.get(field, "")
         assert "\u202e" not in row.get(field, "")
-    assert len(row["tags"]) <= TAGS_SHOWN
-    assert all(0 < len(tag) <= TAG_MAX for tag in row["tags"])
+    assert len(row["tags"]) <= limits.TAGS_SHOWN
+    assert all(0 < len(tag) <= limits.TAG_MAX for tag in row["tags"])
     for field in ("filesRead", "filesModified"):
-        assert len(row[field]) <= PATHS_MAX
-        assert all(len(path) <= PATH_MAX and path.startswith("/") for path in row[field])
-    assert len(row["toolsUsed"]) <= PATHS_MAX
-    assert all(len(name) <= WORD_MAX for name in row["toolsUsed"])
-    assert len(made.summary) <= SUMMARY_MAX
-    assert all(len(alias) <= NAME_MAX for alias in made.aliases)
+        assert len(row[field]) <= limits.PATHS_MAX
+        assert all(len(path) <= limits.PATH_MAX and path.startswith("/") for path in row[field])
+    assert len(row["toolsUsed"]) <= limits.PATHS_MAX
+    assert all(len(name) <= limits.WORD_MAX for name in row["toolsUsed"])
+    assert len(made.summary) <= limits.SUMMARY_MAX
+    assert all(len(alias) <= limits.NAME_MAX for alias in made.aliases)
     assert json.dumps(row).encode()
 
 

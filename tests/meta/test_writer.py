@@ -30,22 +30,6 @@ def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert files(tmp_path) == ["metas", "victim"]
 
 
-def test_expectation(directory_with_meta: Path) -> None:
-    """A file that was changed, created or deleted since the snapshot is not written."""
-    one, path = MetaWriter(), path_in(directory_with_meta)
-    stamp = metas.stamp(path)
-    assert not one.write_meta(directory_with_meta, meta(1), expect=None)
-    assert one.write_meta(directory_with_meta, meta(1), expect=stamp)
-    now = metas.stamp(path)
-    assert not one.write_meta(directory_with_meta, meta(2), expect=stamp)
-    assert one.write_meta(directory_with_meta, meta(1), expect=stamp), "the file already exists"
-    assert_intact(directory_with_meta, 1)
-    path.unlink()
-    assert not one.write_meta(directory_with_meta, meta(2), expect=now)
-    assert files(directory_with_meta) == []
-    assert one.write_meta(directory_with_meta, meta(2), expect=None)
-
-
 def test_expectation_holds_until_the_rename(
     directory_with_meta: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

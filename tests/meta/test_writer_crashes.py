@@ -90,10 +90,7 @@ def test_write_that_failed_half_way_is_no_conflict_with_itself(directory_with_me
 
 
 def test_steps_and_flags_of_a_write(directory_with_meta: Path) -> None:
-    """The temporary file is next to the target, exclusive, no link, closed on exec.
-
-    The order survives a power cut: write, fsync, close, rename, fsync of the directory.
-    """
+    """The temporary file is next to the target, exclusive, no link, closed on exec."""
     calls = traced(None, "write", directory_with_meta, generation=1)[2]
     at = next(n for n, call in enumerate(calls) if "O_CREAT" in call)
     opened = re.search(r'"([^"]+)", ([A-Z_|]+), 0600\) += (\d+)\n', calls[at])
@@ -109,10 +106,7 @@ def test_steps_and_flags_of_a_write(directory_with_meta: Path) -> None:
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
-    """S0.41, S3.26: two processes of five threads raise one file's generation 100 times.
-
-    A concurrent reader always finds whole JSON, and no generation is lost.
-    """
+    """S0.41, S3.26: two processes of five threads raise one file's generation 100 times."""
     MetaWriter().write_meta(tmp_path, meta(0))
     done = threading.Event()
     seen: list[int] = []

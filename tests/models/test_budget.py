@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
+from indexerd import errors
 from indexerd.entries import Prompt
-from indexerd.errors import (
-    BudgetError,
-    ContextTooLargeError,
-    DeadlineError,
-    IndexerdError,
-    ModelUnavailableError,
-    ProviderDeniedError,
-    ProviderError,
-    RefusedError,
-)
 from indexerd.models import budget
 from indexerd.models.attempts import Calls
 from indexerd.models.base import Reply, TokenCounts
@@ -30,12 +21,12 @@ DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
 FLASH = "google/gemini-3.5-flash-lite"
 PROMPT = Prompt("", "Describe this.", {}, 100)
-DOWN = ProviderError("503")
+DOWN = errors.ProviderError("503")
 COUNTED = Reply("{}", "gemini-3.5-flash-lite", tokens=TokenCounts(400, 90))
 
 
-def throttled(seconds: float | None) -> ProviderError:
-    return ProviderError("429", retry_after=seconds, throttled=True)
+def throttled(seconds: float | None) -> errors.ProviderError:
+    return errors.ProviderError("429", retry_after=seconds, throttled=True)
 
 
 class Desk:
@@ -67,15 +58,15 @@ class Desk:
     def caps(self, **caps: Any) -> None:
         self.settings = Settings(budget=Caps(**caps))
 
-    def ask(self, *answers: Any, key: str = FLASH) -> list[IndexerdError | None]:
+    def ask(self, *answers: Any, key: str = FLASH) -> list[errors.IndexerdError | None]:
         """Make calls one after another; return how each failed, or None."""
-        failures: list[IndexerdError | None] = []
+        failures: list[errors.IndexerdError | None] = []
         for answer in answers:
             self.asked = Scripted([answer], key=key, remote=not key.startswith("local"))
             try:
                 asyncio.run(self._call(self.asked))
                 failures.append(None)
-            except IndexerdError as bad:
+            except errors.IndexerdError as bad:
                 failures.append(bad)
         return failures
 
@@ -98,7 +89,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def refused(desk: Desk, key: str = FLASH) -> IndexerdError:
+def refused(desk: Desk, key: str = FLASH) -> errors.IndexerdError:
     """The error of a call that is refused."""
     (bad,) = desk.ask("never said", key=key)
     assert bad is not None
@@ -112,12 +103,12 @@ def test_the_caps_of_a_day(desk: Desk) -> None:
     assert desk.budget.summary()["unpricedCalls"] == 3
     desk.caps(daily_calls=3)
     bad = refused(desk)
-    assert isinstance(bad, BudgetError)
+    assert isinstance(bad, errors.BudgetError)
     assert bad.retry_after == DAY / 2
     assert "budget_exhausted" in desk.budget.troubles()
     assert desk.ask("said", key="local/any") == [None]
     desk.caps(daily_usd=0.0)
-    assert isinstance(refused(desk), BudgetError)
+    assert isinstance(refused(desk), errors.BudgetError)
     assert [one for one, _ in desk.heard].count("budget.exhausted") == 1  # an hour
     desk.caps(daily_calls=3)
     desk.now += DAY / 2
@@ -182,7 +173,7 @@ def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None
     desk.path.mkdir()
     for key in (FLASH, "openai/of-no-known-price"):
         bad = refused(desk, key)
-        assert isinstance(bad, BudgetError)
+        assert isinstance(bad, errors.BudgetError)
         assert "free space" in bad.hint
     assert desk.day == (0, 0.0)
     desk.path.rmdir()
@@ -195,7 +186,7 @@ def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: 
     until = desk.budget.breakers["google"].until
     assert until >= NOON + 3600
     for key in (FLASH, "google/gemini-3.5-pro"):
-        assert isinstance(refused(desk, key), ProviderError)
+        assert isinstance(refused(desk, key), errors.ProviderError)
     (opened,) = [fields for one, fields in desk.heard if one == "model.breaker_open"]
     assert opened["model"] == FLASH
     assert "provider_unavailable" in desk.budget.troubles()
@@ -209,8 +200,8 @@ def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: 
 def test_the_fifth_failure_in_a_row_opens_the_breaker(desk: Desk) -> None:
     """Failures and timeouts count alike; a cancelled call is no failure."""
     for number in range(FAILURES):
-        desk.ask(DOWN if number % 2 else DeadlineError("late"))
-    assert isinstance(refused(desk), ProviderError)
+        desk.ask(DOWN if number % 2 else errors.DeadlineError("late"))
+    assert isinstance(refused(desk), errors.ProviderError)
     desk.now += FIRST_PAUSE
 
     async def dropped() -> None:
@@ -224,10 +215,10 @@ def test_the_fifth_failure_in_a_row_opens_the_breaker(desk: Desk) -> None:
 @pytest.mark.parametrize("model_only", [False, True])
 def test_a_denial_holds_until_a_reload(desk: Desk, *, model_only: bool) -> None:
     """A bad key stops the provider, a 404 only the model; SIGHUP asks again."""
-    desk.ask(ProviderDeniedError("bad key", model_only=model_only))
-    assert isinstance(refused(desk), ModelUnavailableError)
+    desk.ask(errors.ProviderDeniedError("bad key", model_only=model_only))
+    assert isinstance(refused(desk), errors.ModelUnavailableError)
     (other,) = desk.ask("fine", key="google/other")
-    assert isinstance(other, ModelUnavailableError) is not model_only
+    assert isinstance(other, errors.ModelUnavailableError) is not model_only
     assert "bad key" in desk.budget.troubles()["model_unavailable"][0]
     desk.budget.reset_denials()
     assert desk.ask("fine") == [None]
@@ -238,11 +229,11 @@ def test_a_denial_holds_until_a_reload(desk: Desk, *, model_only: bool) -> None:
     ("answer", "free"),
     [
         (throttled(1.0), True),
-        (ProviderDeniedError("401"), True),
-        (ContextTooLargeError("too large"), True),
-        (DeadlineError("too late"), False),
+        (errors.ProviderDeniedError("401"), True),
+        (errors.ContextTooLargeError("too large"), True),
+        (errors.DeadlineError("too late"), False),
         (DOWN, False),
-        (RefusedError("declined"), False),
+        (errors.RefusedError("declined"), False),
         (Reply("{}", "gemini-3.5-flash-lite"), False),
     ],
     ids=lambda value: type(value).__name__,

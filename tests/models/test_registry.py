@@ -6,17 +6,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import (
-    BudgetError,
-    ContextTooLargeError,
-    DeadlineError,
-    IndexerdError,
-    ModelUnavailableError,
-    OutputInvalidError,
-    ProviderDeniedError,
-    ProviderError,
-    RefusedError,
-)
+from indexerd import errors
 from indexerd.models.attempts import first_usable
 from indexerd.models.base import Model
 from indexerd.models.registry import Models, find_key
@@ -78,7 +68,7 @@ def test_bad_key_files_are_refused(tmp_path: Path) -> None:
         tmp_path / "nothing": "No such file",
     }
     for path, message in wanted.items():
-        with pytest.raises(ModelUnavailableError, match=message) as caught:
+        with pytest.raises(errors.ModelUnavailableError, match=message) as caught:
             find_key("google", Provider(api_key_file=str(path)), {})
         assert str(path) in str(caught.value)
 
@@ -90,18 +80,20 @@ LOCAL = Scripted(key="local/extractive", remote=False)
 @pytest.mark.parametrize(
     ("error", "asked"),
     [
-        (ModelUnavailableError("no key"), [ONE, TWO, LOCAL]),
-        (ProviderDeniedError("401"), [ONE, TWO, LOCAL]),
-        (RefusedError("declined"), [ONE, LOCAL]),
-        (ContextTooLargeError("too large"), [ONE, LOCAL]),
-        (BudgetError("spent"), [ONE, LOCAL]),
-        (ProviderError("503"), [ONE]),
-        (DeadlineError("late"), [ONE]),
-        (OutputInvalidError("prose"), [ONE]),
+        (errors.ModelUnavailableError("no key"), [ONE, TWO, LOCAL]),
+        (errors.ProviderDeniedError("401"), [ONE, TWO, LOCAL]),
+        (errors.RefusedError("declined"), [ONE, LOCAL]),
+        (errors.ContextTooLargeError("too large"), [ONE, LOCAL]),
+        (errors.BudgetError("spent"), [ONE, LOCAL]),
+        (errors.ProviderError("503"), [ONE]),
+        (errors.DeadlineError("late"), [ONE]),
+        (errors.OutputInvalidError("prose"), [ONE]),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_which_models_are_asked_after_a_failure(error: IndexerdError, asked: list[Any]) -> None:
+def test_which_models_are_asked_after_a_failure(
+    error: errors.IndexerdError, asked: list[Any]
+) -> None:
     """S0.27: an unavailable model is skipped; a temporary failure is waited for."""
     tried: list[Model] = []
 

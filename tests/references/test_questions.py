@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indexerd.models.attempts import Rejected
 from indexerd.privacy.redact import Redactor
 from indexerd.references.questions import (
     Answer,
@@ -34,13 +33,6 @@ def talk(*texts: str) -> list[Section]:
 
 def read(said: Iterable[Section], most: int = 10_000, *summaries: Section) -> Context:
     return compose(said, summaries, most, toy)
-
-
-def told(entry_id: str, text: str) -> Section:
-    return section_of(entry_id, "summary", text, 99)
-
-
-# -- the text ------------------------------------------------------------------------------------
 
 
 def test_redaction_comes_before_the_cut_and_over_message_borders() -> None:
@@ -82,7 +74,7 @@ def test_any_conversation_gives_sections_within_the_bytes(
     found = read(
         talk(*(text * 8 for text in said)),
         most,
-        *(told(f"c{n}", text) for n, text in enumerate(summaries)),
+        *(section_of(f"c{n}", "summary", text, 99) for n, text in enumerate(summaries)),
     )
     assert len(found.text.encode("utf-8", "replace")) <= most
     assert "KEY-!" not in found.text
@@ -101,8 +93,6 @@ def test_the_prompt_frames_session_and_question_by_a_nonce() -> None:
     assert "{nonce} {0} {{" in prompt.user
     assert f"\n{{task}}?\n[end {nonce[1]}]" in prompt.user
 
-
-# -- the reply -----------------------------------------------------------------------------------
 
 WORDS = "We decided to write alerts to a file, as Redis is too big for\nthis host."
 TALK = read(talk("Where do alerts go?", WORDS, "And the tests?", "They pass."))
@@ -124,23 +114,6 @@ def judged(reply: str, found: Context = TALK) -> Answer:
     return held
 
 
-def test_citations_are_verified() -> None:
-    """S0.63: unknown entries are dropped; a wrong excerpt is replaced or dropped."""
-    held = judged(
-        citing(
-            *(("nope", "a file"), ("[e3]", "They pass."), ("e3", "Zebras quarrel")),
-            ("e1", "we write the alerts into one file"),
-        )
-    )
-    assert [citation["entryId"] for citation in held["citations"]] == ["e3", "e1"]
-    assert held["citations"][1]["excerpt"].startswith("We decided to write alerts to a file")
-    assert sorted(held["notes"]) == [
-        "1 citation did not quote the entry exactly: the excerpt is now the entry's own words.",
-        "1 citation named an entry that the model did not read: dropped.",
-        "1 citation quoted words that are not in the entry: dropped.",
-    ]
-
-
 def test_a_reply_is_cleaned_then_redacted() -> None:
     """Escape sequences and echoed secrets are removed."""
     said = "\x1b]0;pwn\x07To KE\u200bY-abc! a file."
@@ -148,17 +121,6 @@ def test_a_reply_is_cleaned_then_redacted() -> None:
     held = judged(answer(answerMarkdown=said, citations=cited))
     assert held["answerMarkdown"] == "To [redacted:custom] a file."
     assert held["citations"][0]["excerpt"] == "Redis is too big"
-
-
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [("no json", "JSON"), (answer(confidence="sure"), "confidence"), ('{"a":' * 10_000, "")],
-)
-def test_a_malformed_reply_is_rejected_in_words(reply: str, error: str) -> None:
-    """S0.63, S0.64: the retry tells the model what was wrong."""
-    held = validate_answer(reply, cut=False, clean=toy, sections=TALK.sections)
-    assert isinstance(held, Rejected)
-    assert error in held.error
 
 
 @given(st.text(max_size=80) | st.sampled_from(["They pass", "alerts", "Redis is\ttoo big"]))

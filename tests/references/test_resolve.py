@@ -29,7 +29,6 @@ def session(
     live: bool = True,
     named: bool = True,
 ) -> Named:
-    """A session; `ago` in seconds."""
     session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, str(n)))
     modified = NOW_MS - round(ago * 1000)
     return Named(session_id, name, (name, *others), cwd, modified, named, live)
@@ -170,7 +169,6 @@ def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
     ["", " \n", "a\0b", "\x1b[31m", "\ud800", "x" * 10_240, "／etc", "%", "\ufdfa" * 500],  # noqa: RUF001 - meant to look alike
 )
 def test_hostile_references_give_typed_errors(ref: str) -> None:
-    """Any reference resolves or raises a typed error."""
     for names in (index(), index(*FEW)):
         with pytest.raises(IndexerdError) as raised:
             names.resolve(ref, cwd=HERE)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.search.index import Message, TextIndex
-from indexerd.search.ranking import best_sessions, search
+from indexerd.search.ranking import search
 from tests.store.rows import fill, hits, row, say, texts
 
 
@@ -122,60 +122,6 @@ def test_a_kill_during_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path)
         pass
     files = stored(tmp_path)
     assert (b"bzebra" in files, len(hits(index, '"azebra"'))) == (False, True)
-
-
-def test_a_message_with_many_copies_is_found_in_any_directory(index: TextIndex) -> None:
-    """S1.17: the session in the directory may not be among the copies that are compared."""
-    fill(index, *(row(f"s{n}", n, cwd="/b" if n == 149 else "/a") for n in range(150)))
-    for n in range(150):
-        copy = Message(0, "e1", "user", "", "the zebra crosses")
-        index.add_messages(f"s{n}", [copy], b"all read", 1, replace=True)
-    index.commit()
-    assert hits(index, "zebra", cwd="/b") == [("s149", "message")]
-
-
-def test_a_filter_that_fits_very_many_sessions_finds_the_same(
-    index: TextIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S1.44: with very many sessions the hits are filtered instead of the query."""
-    fill(index, *(row(f"s{n}", n, cwd=f"/{'ab'[n % 2]}") for n in range(8)))
-    for n in range(8):
-        say(index, f"s{n}", "a zebra")
-    few = sorted(hits(index, "zebra", cwd="/b", limit=3))
-    monkeypatch.setattr("indexerd.search.ranking._SCOPE_MAX", 1)
-    assert sorted(hits(index, "zebra", cwd="/b", limit=3)) == few
-    assert {one for one, _ in hits(index, "zebra", cwd="/b")} == {"s1", "s3", "s5", "s7"}
-
-
-def test_sessions_that_lack_a_word_come_below_and_say_so(index: TextIndex) -> None:
-    """Full matches come first; below them those with most of the words, the rarest first.
-
-    If no session has all words, a warning says so; a phrase is found whole or not at all.
-    """
-    fill(index, *(row(one) for one in ("all", "most", "few")))
-    say(index, "few", "zebra zebra")
-    say(index, "most", "the zebra saw a giraffe")
-    say(index, "all", "a long day with an elephant", "a giraffe, and later one zebra")
-    found, warnings = search(index, "zebra giraffe elephant")
-    assert next((hit["sessionId"], hit.get("words")) for hit in found) == ("all", None)
-    assert {hit["sessionId"]: hit.get("words") for hit in found}["most"] == "2 of 3"
-    assert not warnings
-    found, warnings = search(index, "zebra giraffe rhinoceros")
-    assert found[0]["words"] == "2 of 3"
-    assert warnings
-    assert search(index, '"zebra rhinoceros"')[0] == []
-
-
-def test_a_session_counts_as_a_whole(index: TextIndex) -> None:
-    """Title, summary, files and messages of a session make up one match."""
-    fill(index, row("own", name="Payment retries", filesModified=["/work/shop/queue.py"]))
-    fill(index, *(row(f"s{n}", name=f"Payment {n}") for n in range(5)))
-    say(index, "own", "the backoff doubles", "nothing else")
-    found, _ = search(index, "payment backoff queue")
-    assert (found[0]["sessionId"], found[0].get("words")) == ("own", None)
-    best, second, *_ = best_sessions(index, "payment backoff queue", limit=3)
-    assert (best.session_id, best.matched, best.total) == ("own", 3, 3)
-    assert best.score > 2 * second.score
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
-"""The context of a session: compactions, edits and version 1."""
+"""The context of a session: edits, version 1 and wrong transform rules."""
 
 from typing import Any
 
+import pytest
+
+from indexerd.errors import UsageError
+from indexerd.protocol import params
 from indexerd.sessions.context import Context, context_of
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 
@@ -57,3 +61,25 @@ def test_version_1_names_the_kept_entry_by_index() -> None:
     assert kept(2) == ["compactionSummary S", "user two", "user three"]
     for odd in (0, 9, "2", True):
         assert kept(odd) == ["compactionSummary S"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["prune"],
+        [{}],
+        [{"rule": "compress"}],
+        [{"rule": "prune", "protectTokens": -1}],
+        [{"rule": "prune", "tokens": 5}],
+        [{"rule": "summary"}],
+        [{"rule": "summary", "text": "x" * 70_000}],
+        [{"rule": "truncate", "chars": 500, "roles": ["user", 5]}],
+        [{"rule": "truncate"}],
+        [{"rule": "truncate", "chars": 99}],
+        [{"rule": "truncate", "chars": 500, "keep": "middle"}],
+        [{"rule": "prune"}] * (20 + 1),
+    ],
+)
+def test_wrong_rules_are_errors(given: Any) -> None:
+    with pytest.raises(UsageError):
+        params.decode(params.Context, {"ref": "s", "transforms": given})

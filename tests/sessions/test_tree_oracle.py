@@ -1,6 +1,5 @@
 """Trees, branches, labels and contexts of real files equal pi's own answers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree_answers import tips
 from indexerd.times import iso_of_ms
-from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
+from tests.sessions.tree_sessions import all_nodes, answers, reader, state_of
 
 CASES = [pytest.param(file, oracle, id=file.name[-44:]) for file, oracle in answers()]
 CUT = 400  # length to which the oracle cuts texts
@@ -164,35 +163,3 @@ def test_compactions_and_file_lists_equal_pis(file: Path, oracle: dict[str, Any]
     lists = file_lists(entry for entry in entries if entry.type == "message")
     assert oracle["fileListsOnBranch"]["readFiles"] == list(lists.read)
     assert oracle["fileListsOnBranch"]["modifiedFiles"] == list(lists.modified)
-
-
-@pytest.mark.shared
-def test_public_files_are_read_as_pi_reads_them() -> None:
-    """Paths, roots and contexts of public files equal the answers of pi 0.81."""
-    if not PUBLIC.is_dir():
-        pytest.skip("the shared fixtures are not beside this checkout")
-    expected_by_name = json.loads((PUBLIC / "EXPECTED.json").read_text())
-    compared = []
-    for name, versions in expected_by_name.items():
-        oracle = versions.get("v0.81") if isinstance(versions, dict) else None
-        if not oracle or "context" not in oracle:
-            continue
-        data = (PUBLIC / name).read_bytes()
-        state = state_of(data)
-        leaf = state if "harness" not in name else state.snapshot(oracle["leafIndex"])
-        found = context_of(leaf, reader(state, data), level="off")
-        expected = oracle["context"]
-        if "harness" in name:  # pi itself does not know the tail that a harness keeps
-            found = Context(found.messages[:1], found.model, found.thinking_level)
-        assert expected["n"] == len(found.messages), name
-        assert expected.get("roles") in (None, [message.role for message in found.messages]), name
-        assert (expected["model"], expected["thinkingLevel"]) == (
-            found.model,
-            found.thinking_level,
-        ), name
-        if "roots" in oracle:
-            tops = [node["ordinal"] for node in all_nodes(state, data) if not node["depth"]]
-            assert oracle["roots"] == len(tops), name
-            assert oracle.get("rootIndices") in (None, tops), name
-        compared.append(name)
-    assert len(compared) >= 12

@@ -36,10 +36,7 @@ def all_nodes(state: SessionState, data: bytes) -> list[dict[str, Any]]:
 
 
 def answers() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every file that pi could read, with its answers.
-
-    The full answers are kept next to the checkout; the committed ones have only counts and paths.
-    """
+    """Every file that pi could read, with its answers."""
     folder = SHARED / "real" if (SHARED / "real/pi-oracle").is_dir() else REAL
     for path in sorted((folder / "pi-oracle").glob("*.json")):
         oracle = json.loads(path.read_text())

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -51,9 +50,6 @@ def two(path: Path, schema: str = SCHEMA) -> Rows:
         rows.said(name, f"msg_{name}_1", "user", "hello")
         rows.said(name, f"msg_{name}_2", "assistant", "hi")
     return rows
-
-
-# -- what is read --------------------------------------------------------------------------------
 
 
 def test_a_scan_reads_brief_lines_and_a_reader_full_ones(tmp_path: Path) -> None:
@@ -127,9 +123,6 @@ def test_version_2_replaces_the_older_copy(tmp_path: Path) -> None:
     assert base.touched() == [path]
     rows.run("UPDATE session SET title = 'nobody reads this' WHERE id = 'ses_a'")
     assert base.touched() == []
-
-
-# # -- tool results -------------------------------------------------------------------------------
 
 
 def tool(status: str = "completed", *, call: str = "c1", **state: Any) -> dict[str, Any]:
@@ -210,52 +203,6 @@ def test_results_of_version_2(tmp_path: Path) -> None:
     assert entry.images == 3  # for c1, c3 and c5; the model no longer sees c2
 
 
-# -- what tells a changed session ----------------------------------------------------------------
-
-
-CHANGES: dict[str, Callable[[Rows], None]] = {
-    "title": lambda db: db.run("UPDATE session SET title = 'New' WHERE id = 'ses_a'"),
-    "archived": lambda db: db.run("UPDATE session SET time_archived = 7 WHERE id = 'ses_a'"),
-    "revert": lambda db: db.run(
-        """UPDATE session SET revert = '{"messageID": "msg_ses_a_1"}' WHERE id = 'ses_a'"""
-    ),
-    "message added": lambda db: db.said("ses_a", "msg_new", "user", "more"),
-    "message changed": lambda db: db.run(
-        "UPDATE message SET time_updated = time_updated + 1 WHERE id = 'msg_ses_a_1'"
-    ),
-    "message deleted": lambda db: db.run("DELETE FROM message WHERE id = 'msg_ses_a_1'"),
-    "part added": lambda db: db.part("ses_a", "msg_ses_a_2", "prt_new", type="patch"),
-    "part changed": lambda db: db.run(
-        "UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_msg_ses_a_1'"
-    ),
-    "part deleted": lambda db: db.run("DELETE FROM part WHERE id = 'prt_msg_ses_a_1'"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_each_change_changes_only_that_sessions_signature(tmp_path: Path, change: str) -> None:
-    """Rows that are inserted, updated, deleted or hidden."""
-    rows = two(tmp_path / "opencode.db")
-    base = Database(str(rows.path))
-    before = sides(base.sessions()).copy()
-    assert base.touched() == []
-    position = DATABASE.tail()
-    assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
-    assert position.read(f"{rows.path}/ses_a").verdict is Verdict.SAME
-
-    CHANGES[change](rows)
-
-    assert base.touched() == [f"{rows.path}/ses_a"]
-    after = sides(Database(str(rows.path)).sessions())
-    assert after["ses_a"] != before["ses_a"]
-    assert after["ses_b"] == before["ses_b"]
-    assert after["ses_a"].ino == before["ses_a"].ino != before["ses_b"].ino
-    assert look(f"{rows.path}/ses_a") == after["ses_a"]
-    assert sides(base.sessions()) == after
-    assert base.touched() == []
-    assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
-
-
 def test_deleted_sessions_and_databases_are_gone(tmp_path: Path) -> None:
     """A session, then the database; a new database in its place is read from the start."""
     rows = two(tmp_path / "opencode.db")
@@ -276,9 +223,6 @@ def test_deleted_sessions_and_databases_are_gone(tmp_path: Path) -> None:
     for ask in (base.sessions, base.touched):
         with pytest.raises(FileNotFoundError):
             ask()
-
-
-# # -- other schemas ---------------------------------------------------------------
 
 
 def test_an_unknown_schema_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:

@@ -72,9 +72,6 @@ def in_full(path: str) -> list[dict[str, Any]]:
         return [json.loads(held(line.offset, 1)) for line in TREE.tail().read(path).lines]
 
 
-# -- what is read --------------------------------------------------------------------------------
-
-
 def test_the_same_lines_as_of_a_database(storage: Storage) -> None:
     """S3.9: the session's line, then its messages ordered by time, brief and full."""
     storage.said("msg_0", "user", "later, although its id sorts first", at=9)
@@ -99,9 +96,6 @@ def test_a_compacting_question_has_its_answers_record(storage: Storage) -> None:
     assert in_full(path_of(storage))[4]["parent"] == [
         {"type": "compaction", "tail_start_id": "msg_2"}
     ]
-
-
-# -- what tells a changed session ----------------------------------------------------------------
 
 
 CHANGES = {

@@ -32,18 +32,12 @@ def scratch() -> Iterator[TextIndex]:
     """The same for one example of a property test; rows are optional."""
     with tempfile.TemporaryDirectory() as directory:
         index = texts(Path(directory))
-        emptied(index)
+        fill(index, row("s1"))
         try:
             yield index
         finally:
             index.close()
             index.store.close()
-
-
-def emptied(index: TextIndex) -> None:
-    """Leave one session, of which nothing has been read."""
-    index.forget("s1")
-    fill(index, row("s1"))
 
 
 def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:

@@ -1,19 +1,15 @@
-"""Exports of sessions: limits, secrets, and digests in their places."""
+"""Exports of sessions: limits and secrets."""
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from indexerd.digests.segments import Segment, encode
 from indexerd.privacy.redact import redact
 from indexerd.sources.session_reader import OpenSession
 from indexerd.web import document
-from indexerd.web.document import Wish, changed, document_of
+from indexerd.web.document import Wish, document_of
 from indexerd.web.session_page import FORMATS, wish_for
 from tests.sessions.opening import opened
 from tests.sessions.tree_sessions import entry, said, session
@@ -45,21 +41,6 @@ TALK = [
     said("e", "b", "user", "Right."),
     said("f", "e", "assistant", "There."),
 ]
-
-
-def test_an_export_can_start_at_any_leaf() -> None:
-    """S1.36: another leaf has its own path and the same tree, with a gist of the rest."""
-    data = session(*TALK)
-    found = exported(opened(data), Wish())
-    other = exported(opened(data, leaf="d"), Wish())
-    assert (found["leafId"], other["leafId"]) == ("f", "d")
-    assert texts(found) == texts(other)
-    markdown = FORMATS["md"](other)
-    assert "Dead end." in markdown
-    assert "There." not in markdown
-    (left,) = (beat for beat in found["beats"] if beat.get("gist"))
-    assert (left["gist"], left["gistSource"]) == ("Left.", "ask")
-    assert {tip["leafId"]: tip["place"] for tip in found["tips"]} == {"d": 3, "f": 5}
 
 
 def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,22 +143,6 @@ def test_json_is_complete_and_names_what_was_cut(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_digests_are_placed_at_the_entries_they_cover(tmp_path: Path) -> None:
-    """Segments of the path are placed; one of another branch is left out."""
-    held = Segment(id="x", covering=(0, 2), content="- Left.", model="m", leaf_id="c")
-    path = tmp_path / "s1.digest.jsonl"
-    path.write_text(json.dumps(encode(held)))
-    data = session(*TALK)
-    assert exported(opened(data, home=tmp_path), Wish())["digests"] == []
-    (one,) = exported(opened(data, home=tmp_path, leaf="d"), Wish())["digests"]
-    assert (one["from"], one["to"], one["content"]) == (0, 2, "- Left.")
-    path.unlink()
-    path.mkdir()
-    broken = exported(opened(data, home=tmp_path), Wish())
-    assert broken["digests"] == []
-    assert len(broken["warnings"]) == 1
-
-
 def test_a_gist_has_no_part_of_a_secret() -> None:
     """S2.21: with `--redact` a text is redacted before it is cut."""
     token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
@@ -186,22 +151,3 @@ def test_a_gist_has_no_part_of_a_secret() -> None:
     assert "ghp_" not in json.dumps(found)
     plain = exported(opened(session(*talk)), Wish())
     assert any(tip.get("gist", "").startswith("ccc") for tip in plain["tips"])
-
-
-@given(st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(0, 2)), min_size=1))
-def test_a_page_follows_every_change(steps: list[tuple[list[int], int]]) -> None:
-    """After any change the page is current, whichever version it had before."""
-    known: list[tuple[str, list[int]]] = [("", [])]
-    for nodes, which in steps:
-        version, old = known[-1 - which % len(known)]
-        found = {"nodes": nodes, "beats": [], "exportedAt": str(len(known)), "name": which}
-        change = changed(found, version)
-        held = old[: change.get("keep", 0)] + change["nodes"] if "nodes" in change else old
-        assert held == nodes  # as in story.js
-        known.append((change["version"], held))
-    version, held = known[-1]
-    assert changed(found | {"exportedAt": "later"}, version) == {"version": version}
-    grown = changed(found | {"nodes": [*held, 9], "name": "new"}, version)
-    assert (grown["keep"], grown["nodes"], grown["name"]) == (len(held), [9], "new")
-    for odd in ("x", "1", f"{10**9}..", "-1.a.b", "\ud800.a.b"):
-        assert "keep" not in changed(found, odd)

@@ -27,7 +27,7 @@
     if (session.sessionId) $("described").textContent = session.description || (meta && meta.description) || "";
     $("copy").hidden = !session.resume;
     sync($("brief"), [section("brief", brief(session), (parts) => el("span", "", ...parts.map((one) => el("span", "", one))))]);
-    sync($("notes"), [section("notes", doc.warnings || [], (all) => all.length &&
+    sync($("notes"), [section("notes", notes(doc), (all) => all.length &&
       el("div", "", ...all.map((text) => el("p", "notice", text))))].filter(Boolean));
     sync($("facts"), [
       section("remarks", remarks(doc), (all) => all.length && el("p", "dim", all.join(" "))),
@@ -42,8 +42,18 @@
     return [
       agent, models.length > 1 ? `${models[models.length - 1]} and ${models.length - 1} more` : models[0],
       cost(session), lasted(durationMs), asks ? count(asks, "prompt") : "",
-      moment(createdAt) ? when(createdAt).textContent : "",
+      moment(createdAt) ? when(createdAt).textContent : "", mark(session),
     ].filter(Boolean);
+  }
+
+  function mark({ promptsOnly, gone, archived }) { // as in the list
+    return promptsOnly ? "prompts only" : gone ? "file gone" : archived ? "archived" : "";
+  }
+
+  function notes({ live, session, warnings = [] }) {
+    const kept = "Its file is gone; this is its copy in the archive.";
+    const copy = live && session.copyOnly;
+    return copy ? [...warnings, `${kept} To put it back: indexerd restore ${session.sessionId}`] : warnings;
   }
 
   // -- facts ----------------------------------------------------------------------------------

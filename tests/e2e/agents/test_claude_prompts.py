@@ -42,10 +42,7 @@ NOTICES = (
 
 
 def test_a_plan_gives_its_session_a_name_and_a_parent(world: World, home: Path) -> None:
-    """S0.46, S1.16: the client's prompt for a plan is not counted, with or without its marker.
-
-    Its heading may be below other text, in a plan that quotes such a prompt, or after a reminder.
-    """
+    """S0.46, S1.16: the client's prompt for a plan is not counted, with or without its marker."""
     origin = ClaudeSession(home)
     origin.turn("Uploads fail. Make a plan.")
     elsewhere = f"{ASIDE}/elsewhere/8d1b0b56-370e-47c4-b992-58ef6f0c4c50.jsonl"

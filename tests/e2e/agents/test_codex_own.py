@@ -1,7 +1,4 @@
-"""What a Codex session did itself, without what it copied: tokens, tools, files, prompts, name.
-
-The files have the format of older releases; the tests read `list` of the real program.
-"""
+"""What a Codex session did itself, without what it copied: tokens, tools, files, prompts, name."""
 
 from __future__ import annotations
 
@@ -153,11 +150,7 @@ def test_token_counts_add_up_over_restarted_sums(bare_world: World) -> None:
 
 @pytest.mark.parametrize("form", ["plain", "migrated", "compressed"])
 def test_copied_history_is_not_counted(bare_world: World, form: str) -> None:
-    """S1.16, S3.2: lines copied from the parent are not counted, in plain and compressed files.
-
-    Copied lines carry the time of the copy. A migration drops the parent's header, so nothing else
-    marks the copy.
-    """
+    """S1.16, S3.2: copied lines have the time of the copy, and after a migration no header."""
     parent = Rollout(1, 0)
     parent.turn("Rewrite the parser, please.", "src/parser.py", given=50_000)
     parent.turn("Now its tests.", "tests/test_parser.py", given=70_000)

@@ -279,3 +279,26 @@ def test_older_pi_files_are_upgraded_in_memory(world: World) -> None:
         scanned(world)
         assert [node["id"] for node in world.call("tree", ref=name)["nodes"]] == ids
         assert path.read_bytes() == data
+
+
+def test_a_session_that_pi_migrates_stays_one_with_its_meta_file(world: World) -> None:
+    """S1.11: a version 1 file is replaced by one of version 3, with ids and another inode."""
+    at = {"timestamp": "2026-11-21T10:00:00.000Z"}
+    header = {"type": "session", "id": "migrated", "cwd": "/w"} | at
+    roles = ("user", "assistant") * 2
+    said = [
+        {"type": "message", "message": {"role": role, "content": "One."}} | at for role in roles
+    ]
+    links = [{"id": f"e{n}", "parentId": f"e{n - 1}" if n else None} for n in range(len(said))]
+    path, new = world.sessions / "migrated.jsonl", world.sessions / "migrated.new"
+    append(path, header, *said)
+    wait(world, "migrated", userMessageCount=2)
+    world.call("index", ref="migrated", force=True, wait=True)
+    before = wait(world, "migrated", indexed=True), world.meta("migrated")
+    append(new, header | {"version": 3}, *(one | two for one, two in zip(said, links, strict=True)))
+    new.replace(path)
+    row = wait(world, "migrated", version=3, userMessageCount=2, leafId="e3", gone=False)
+    scanned(world)
+    assert (row["name"], world.meta("migrated")) == (before[0]["name"], before[1])
+    rows = world.call("list", archived=True, limit=500)["sessions"]
+    assert [row["sessionFile"] for row in rows].count(str(path)) == 1

@@ -26,10 +26,7 @@ def test_the_five_fields_have_their_names_and_defaults(bare_world: World) -> Non
 
 
 def test_every_wrong_key_is_named(bare_world: World) -> None:
-    """Unknown keys, wrong types and values out of range are each reported with their key (S0.25).
-
-    The hint for a model key without a provider shows the right form (S0.29).
-    """
+    """S0.25, S0.29: each problem is reported with its key, and with a hint for model keys."""
     bare_world.configure(
         'commandName = 5\nstatus_key = ""\nmin_new_user_messages = 0\nnonsense = 1\n'
         'notificationAutoClearMs = "3"\nmodelKeys = ["claude-haiku-4-5"]\n'

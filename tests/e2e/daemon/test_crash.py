@@ -80,10 +80,7 @@ ANSWER = "The importer reads a feed, checks each amount, and keeps what it canno
 
 
 def test_a_long_session_delays_no_other(world: World) -> None:
-    """Others are served while a long session is read for its first run.
-
-    M17: SIGTERM ends the daemon within seconds, and the unfinished run writes no meta file.
-    """
+    """M17: nor the end of the daemon, which then writes no meta file for it."""
     small, large = world.session(turns=3), world.session(turns=5)
     for _ in range(15_000):
         large.answer(ANSWER)

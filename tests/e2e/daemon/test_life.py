@@ -153,7 +153,6 @@ def test_broken_standard_streams_are_harmless(world: World) -> None:
 )
 @pytest.mark.parametrize(("hard", "want"), [(1024, 1024), (8192, 4096)])
 def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -> None:
-    """The daemon raises its soft limit of open files, up to the hard limit."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
         pytest.skip("the limit is low here")
     before = ["sh", "-c", f'ulimit -S -n 256; ulimit -H -n {hard}; exec "$@"', "sh"]

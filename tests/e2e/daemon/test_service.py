@@ -1,8 +1,4 @@
-"""The daemon as a user service, installed by its own command under a real `systemd --user`.
-
-The wheel of this checkout is installed into a virtual environment in a temporary home, as pip would
-do it. Libraries come from the Python that runs the tests.
-"""
+"""The daemon as a user service, installed by its own command under a real `systemd --user`."""
 
 import json
 import re

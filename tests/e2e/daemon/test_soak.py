@@ -1,10 +1,7 @@
 """An hour's worth of events in less than a minute must not grow the daemon.
 
-Traffic goes to sixty sessions of four agents whose stored size stays level, so any growth is a
-leak. Memory settles within some thousand events and then swings: a purge or a large answer needs
-some for a moment, and the allocator sometimes gives 20 MB back at once. So the medians of the first
-and the last third are compared, and may differ by SWING and GROWTH.
-
+The stored size of the sessions stays level, so growth is a leak. As memory swings (a purge or a
+large answer needs some for a moment), the medians of the first and the last third are compared.
 `INDEXERD_SOAK_SECONDS` runs it for longer; `-s` shows the figures.
 """
 
@@ -30,29 +27,15 @@ from indexerd.client import Client
 from indexerd.errors import DaemonDownError, IndexerdError
 from indexerd.logs import LIMIT_BYTES
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import NEW_PYTHON, Process, Session, World, chat, opencode_rows, until
+from tests.e2e.world import NEW_PYTHON, Process, Session, World, chat, forget, opencode_rows, until
 from tests.sessions.opencode_rows import Rows
 
-LONG = 12  # turns after which a session is cut or replaced
+LONG = 12  # turns after which a session is replaced
 REMEMBERED = 20  # deleted sessions to keep; older ones are purged
 WORDS_A_SIDE = 300  # words per message: about 2 KB
 
 
-class Lines:
-    path: Path
-    turns: int
-
-    def cut(self, lines: int) -> Any:
-        kept = self.path.read_bytes().splitlines(keepends=True)[:lines]
-        self.path.write_bytes(b"".join(kept))
-        self.turns = 1
-        return json.loads(kept[-1])
-
-    def delete(self) -> None:
-        self.path.unlink()
-
-
-class Pi(Session, Lines):
+class Pi(Session):
     agent = "pi"
 
     def alter(self, name: str) -> None:
@@ -61,21 +44,15 @@ class Pi(Session, Lines):
         else:  # rename the file
             self.path = self.path.rename(self.path.with_name(f"moved-{self.turns}_{self.id}.jsonl"))
 
-    def shorten(self) -> None:
-        self.last = self.cut(3)["id"]
 
-
-class Claude(ClaudeSession, Lines):
+class Claude(ClaudeSession):
     agent = "claude"
 
     def alter(self, name: str) -> None:
         self.title(name)
 
-    def shorten(self) -> None:
-        self.last = self.cut(2).get("uuid")
 
-
-class Codex(CodexThread, Lines):
+class Codex(CodexThread):
     agent = "codex"
 
     def alter(self, name: str) -> None:
@@ -85,9 +62,6 @@ class Codex(CodexThread, Lines):
             self.rename(name)
         else:
             self.archive()
-
-    def shorten(self) -> None:
-        self.cut(6)
 
 
 class Opencode:
@@ -110,16 +84,6 @@ class Opencode:
             revert = json.dumps({"messageID": self._asked[-1]}) if self.turns % 2 else None
             self._change("revert = ?", revert)
 
-    def shorten(self) -> None:
-        for table in ("part", "message"):
-            self._rows.run(f"DELETE FROM {table} WHERE session_id = ?", self.id)  # noqa: S608 - constant names
-        self._asked, self.turns = [], 0
-        self._change("title = title")
-
-    def delete(self) -> None:
-        self.shorten()
-        self._rows.run("DELETE FROM session WHERE id = ?", self.id)
-
     def _change(self, what: str, *params: Any) -> None:
         statement = f"UPDATE session SET {what}, time_updated = ? WHERE id = ?"  # noqa: S608 - constant names
         self._rows.run(statement, *params, self._rows.tick(), self.id)
@@ -127,24 +91,9 @@ class Opencode:
 
 Actor = Pi | Claude | Codex | Opencode
 # Events of each kind per 1,000.
-FREQUENCIES = (
-    "turn:400 ask:440 alter:50 edit_meta:40 delete_file:30 disconnect:30 listen:20 purge:8 reload:2"
-)
-SHARES = {
-    kind: int(share) for kind, _, share in (word.partition(":") for word in FREQUENCIES.split())
-}
-ABOUT = [
-    "get",
-    "tree",
-    "path",
-    "context",
-    "stats",
-    "branches",
-    "family",
-    "footer",
-    "compact",
-    "digest",
-]
+SHARES = {"turn": 400, "ask": 440, "alter": 50, "edit_meta": 40, "delete_file": 30}
+SHARES |= {"disconnect": 30, "listen": 20, "purge": 8, "reload": 2}
+ABOUT = ("tree", "path", "context", "stats", "branches", "family", "footer", "compact", "digest")
 
 
 class Traffic:
@@ -175,7 +124,7 @@ class Traffic:
         actor = self._any_actor()
         actor.turn(self._text())
         if actor.turns > LONG:
-            self._random.choice([actor.shorten, lambda: self._replace(actor)])()
+            self._replace(actor)
 
     def alter(self) -> None:
         self._any_actor().alter(f"Name {self._text(3)}")
@@ -194,38 +143,24 @@ class Traffic:
         path = self.world.meta_path(actor.id, actor.agent)
         with suppress(FileNotFoundError, ValueError):
             stored = json.loads(path.read_bytes())
-            match self._random.randrange(4):
-                case 0:
-                    path.unlink()
-                case 1:
-                    path.write_text("{broken")
-                case _:
-                    path.write_text(json.dumps(stored | {"summary": self._text(200)}))
+            changed = json.dumps(stored | {"summary": self._text(200)})
+            path.write_text(self._random.choice(["{broken", changed, changed]))
 
     def ask(self) -> None:
         session_id, other = self._any_actor().id, self._any_actor().id
-        prompt = {
-            "text": f"as in @@{session_id} and @@{other}: which steps?",
-            "sessionId": session_id,
-        }
-        asked = {
-            "session": session_id,
-            "question": "Which widget?",
-            "turnId": str(self._random.random()),
-        }
-        title = f"Mine {self._text(2)}" if self._random.randrange(2) else None
+        prompt = f"as in @@{session_id} and @@{other}: which steps?"
+        asked = {"question": "Which widget?", "turnId": str(self._random.random())}
         questions: list[tuple[str, dict[str, Any]]] = [
             *((method, {"ref": session_id}) for method in ABOUT),
-            *(
-                ("resolve", {"ref": session_id[:10]}),
-                ("history", {"ref": session_id, "full": True}),
-            ),
-            *(("list", {"limit": 50, "archived": True}), ("status", {}), ("expand", prompt)),
+            ("resolve", {"ref": session_id[:10]}),
+            ("history", {"ref": session_id, "full": True}),
+            ("list", {"limit": 50, "archived": True}),
+            ("expand", {"text": prompt, "sessionId": session_id}),
             ("complete", {"prefix": "name", "cwd": "/w"}),
             ("search", {"query": self._random.choice(self._words)}),
-            ("search", {"query": f'"{self._text(2)}"', "rows": True}),
-            *(("query_session", asked), ("index", {"ref": session_id, "force": True})),
-            ("update", {"ref": session_id, "title": title, "envHint": self._text(5)}),
+            ("query_session", {"session": session_id} | asked),
+            ("index", {"ref": session_id, "force": True}),
+            ("update", {"ref": session_id, "title": f"Mine {self._text(2)}"}),
         ]
         method, params = self._random.choice(questions)
         self._ask(method, **params)
@@ -239,13 +174,8 @@ class Traffic:
             self._subscribers.pop(0).close()
 
     def disconnect(self) -> None:
-        request = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tree",
-            "params": {"ref": self._any_actor().id},
-        }
-        line = json.dumps(request).encode() + b"\n"
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tree"}
+        line = json.dumps(request | {"params": {"ref": self._any_actor().id}}).encode() + b"\n"
         with closing(socket.socket(socket.AF_UNIX)) as sock:
             sock.connect(str(self.world.socket))
             sock.sendall(line[: self._random.choice([len(line), len(line) // 2])])
@@ -268,16 +198,23 @@ class Traffic:
 
     def _new_actor(self) -> Actor:
         home = self.world.root / "home"
-        made: list[Callable[[], Actor]] = [
-            *(lambda: Pi(self.world.sessions), lambda: Claude(home)),
-            *(lambda: Codex(home), lambda: Opencode(self._rows)),
-        ]
-        actor = self._random.choice(made)()
+        match self._random.randrange(4):
+            case 0:
+                actor: Actor = Pi(self.world.sessions)
+            case 1:
+                actor = Claude(home)
+            case 2:
+                actor = Codex(home)
+            case _:
+                actor = Opencode(self._rows)
         actor.turn(self._text())
         return actor
 
     def _replace(self, actor: Actor) -> None:
-        actor.delete()
+        if isinstance(actor, Opencode):
+            forget(self._rows, actor.id)
+        else:
+            actor.path.unlink()
         self.actors[self.actors.index(actor)] = self._new_actor()
         self._dead.append(actor.id)
         if len(self._dead) > REMEMBERED:
@@ -354,7 +291,8 @@ def test_an_hour_of_traffic_leaks_nothing(world: World) -> None:
     """Memory, descriptors, threads, children, logs and caches stay level, and CPU use ends."""
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "10"
     world.state.mkdir(parents=True)
-    _nearly_full(world.state / "log.jsonl")
+    line = json.dumps({"ts": "2026-01-01T00:00:00.000Z", "level": "info", "event": "old"}) + "\n"
+    (world.state / "log.jsonl").write_text(line * ((LIMIT_BYTES - 50_000) // len(line)))
     with world.daemon(under=NEW_PYTHON) as daemon:
         seen = Seen(daemon.pid, world.state)
         traffic = Traffic(world, daemon, SESSIONS)
@@ -372,11 +310,6 @@ def test_an_hour_of_traffic_leaks_nothing(world: World) -> None:
     kept = [*world.root.glob("home/**/*.tmp"), *world.root.glob("data/**/*.tmp")]
     assert kept == []
     _log_is_bounded(world, samples[-1].events)
-
-
-def _nearly_full(path: Path) -> None:
-    line = json.dumps({"ts": "2026-01-01T00:00:00.000Z", "level": "info", "event": "old"}) + "\n"
-    path.write_text(line * ((LIMIT_BYTES - 50_000) // len(line)))
 
 
 def _worked(traffic: Traffic, seen: Seen) -> list[Sample]:
@@ -403,8 +336,7 @@ def _level(samples: list[Sample]) -> None:
     events = middle(lambda sample: sample.events, last) - middle(
         lambda sample: sample.events, first
     )
-    print(f"\n{samples[-1].events} events; RSS {first[0].rss / MB:.1f} to {last[-1].rss / MB:.1f}")
-    print(f"MB, {grown / events * 1000 / MB:+.2f} MB in 1,000 events; {last[-1]}")
+    print(f"\n{grown / events * 1000 / MB:+.2f} MB in 1,000 events; {last[-1]}")
     assert grown < SWING + GROWTH * events / 1000
     for name, of, room in (
         ("descriptors", lambda sample: sample.descriptors, 6),
@@ -433,7 +365,6 @@ def _rested(seen: Seen) -> bool:
     before, end = seen.work(), time.monotonic() + IDLE_SECONDS
     until(lambda: time.monotonic() > end, "some seconds")
     ticks, wakes = (after - was for was, after in zip(before, seen.work(), strict=True))
-    print(f"\nat rest for {IDLE_SECONDS:g} s: {ticks} ticks, {wakes} wakes")
     return ticks <= IDLE_TICKS and wakes <= IDLE_WAKES
 
 
@@ -441,7 +372,6 @@ def _log_is_bounded(world: World, events: int) -> None:
     logs = sorted(world.state.glob("log.jsonl*"))
     assert [path.name for path in logs] == ["log.jsonl", "log.jsonl.1"]
     assert max(map(_size, logs)) <= LIMIT_BYTES
-    assert len(logs) <= 3
     assert 0 < _size(logs[0]) < events * 500
     stamps = [json.loads(line)["ts"] for line in logs[0].read_text().splitlines()]
     assert all(earlier <= later for earlier, later in pairwise(stamps))

@@ -1,7 +1,4 @@
-"""How a model's answers are validated, retried, stored and recorded.
-
-The model is a fake server that speaks OpenAI's protocol, with separate answers for each session.
-"""
+"""How a model's answers are validated, retried, stored and recorded."""
 
 import json
 from collections.abc import Iterator

@@ -3,11 +3,9 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -59,10 +57,7 @@ def block(world: World, session: str, resume: str) -> str:
 
 
 def test_an_unknown_set_name_is_stored_with_a_warning(running: World, session: str) -> None:
-    """files, applet, endpoints and ports cause no warning; another name does (S4.2).
-
-    So does a relative path that leads nowhere; a port that is none is refused.
-    """
+    """files, applet, endpoints and ports cause no warning; another name does (S4.2)."""
     for name in KNOWN:
         assert put(running, session, name, ["/80"])["warnings"] == []
     (warning,) = put(running, session, "fles", ["/w/a"])["warnings"]
@@ -258,30 +253,6 @@ def test_changes_and_resumes_reach_subscribers(running: World, session: str) -> 
     assert received[0]["setName"] == "files"
     assert by_alias[:3] == received
     assert [event["reason"] for event in by_alias[3:]] == ["changed", "load"]
-
-
-def test_opening_a_history_sends_its_sets(running: World) -> None:
-    """S4.13: the event follows the reply; without sets, or after an error, there is none."""
-    bare, noted = new_session(running), new_session(running)
-    put(running, noted, "files", ["/w/a"])
-    asked: list[tuple[str, dict[str, Any]]] = [
-        ("subscribe", {"events": ["context.load"]}),
-        ("history", {"ref": bare}),
-        ("history", {"ref": "nobody-of-this-name"}),
-        ("history", {"ref": noted, "leaf": "no-such-entry"}),
-        ("history", {"ref": noted}),
-    ]
-    with closing(socket.socket(socket.AF_UNIX)) as line:
-        line.settimeout(20)
-        line.connect(str(running.socket))
-        for number, (method, params) in enumerate(asked):
-            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-            line.sendall(json.dumps(request).encode() + b"\n")
-        with line.makefile("rb") as replies:
-            messages = [json.loads(replies.readline()) for _ in range(6)]
-    assert [message.get("id") for message in messages] == [0, 1, 2, 3, 4, None]
-    sets = {"context": {"files": ["/w/a"]}, "reason": "load", "sessionId": noted}
-    assert messages[5]["params"].items() >= ({"event": "context.load"} | sets).items()
 
 
 def test_tool_calls_do_not_change_sets(running: World) -> None:

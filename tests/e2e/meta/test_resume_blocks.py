@@ -1,8 +1,4 @@
-"""The block after a resume is the same bytes in every integration (S4.15, S4.28).
-
-The daemon, hooks, command, extension and plugin are the real ones. node plays pi and opencode if it
-is installed. The rig's tests use the real agents.
-"""
+"""The block after a resume is the same bytes in every integration (S4.15, S4.28)."""
 
 import json
 import sys

@@ -1,7 +1,4 @@
-"""A failing provider and the whole daemon: number of requests, log lines, errors and retries.
-
-Requests are counted by a fake Gemini server.
-"""
+"""A failing provider and the whole daemon: number of requests, log lines, errors and retries."""
 
 import json
 import signal

@@ -38,9 +38,6 @@ class Claude:
         last = answer[-1] if isinstance(answer, list) else answer
         return str(last["session_id"])
 
-    def start(self, prompt: str) -> Any:
-        return self.sandbox.start(*self._argv("json"), prompt, **ENV)
-
     @contextmanager
     def talk(self, *options: str) -> Iterator[Talk]:
         streams = ("--input-format", "stream-json", "--verbose")
@@ -55,10 +52,6 @@ class Claude:
     def file(self, session_id: str) -> Path:
         (found,) = self.home.glob(f".claude/projects/*/{session_id}.jsonl")
         return found
-
-    def answers(self, session_id: str) -> list[str]:
-        lines = map(json.loads, self.file(session_id).read_text().splitlines())
-        return [line["uuid"] for line in lines if line["type"] == "assistant"]
 
 
 class Talk:

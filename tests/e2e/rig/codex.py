@@ -67,27 +67,15 @@ class Codex:
     def say(self, thread: str, *texts: str) -> None:
         for text in texts:
             self.begin(thread, text)
-            self.ends("turn/completed", thread)
-
-    def ends(self, method: str, thread: str) -> None:
-        self._until(lambda message: message.get("method") == method and _about(message) == thread)
+            self._until(
+                lambda message: (
+                    message.get("method") == "turn/completed"
+                    and message["params"].get("threadId") == thread
+                )
+            )
 
     def file(self, thread: str) -> Path:
         return Path(self.call("thread/read", threadId=thread)["thread"]["path"])
-
-    def back(self, thread: str) -> None:
-        if self.version == "codex-120":
-            self.call("thread/rollback", threadId=thread, numTurns=2)
-            return
-        asked = {"threadId": thread, "limit": 9, "sortDirection": "asc"}
-        turns = self.call("thread/turns/list", **asked)["data"]
-        self.call("thread/revert", threadId=thread, beforeTurnId=turns[1]["id"])
-
-    def delete(self, thread: str) -> None:
-        if self.version == "codex":
-            self.call("thread/delete", threadId=thread)
-        else:  # it has no such request yet
-            self.file(thread).unlink()
 
     def close(self) -> None:
         self._process.stdin.close()
@@ -104,10 +92,6 @@ class Codex:
             if "id" in message and "method" in message:  # a request for permission
                 self._send({"id": message["id"], "result": {"decision": "accept"}})
         raise AssertionError("Codex hung up")
-
-
-def _about(message: dict[str, Any]) -> Any:
-    return message["params"].get("threadId")
 
 
 @contextmanager

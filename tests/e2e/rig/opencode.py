@@ -57,14 +57,9 @@ class Opencode:
 
     def say(self, session: str, *texts: str) -> list[str]:
         path = f"/session/{session}/message"
-        answers = [self.call("POST", path, _prompt(text)) for text in texts]
+        prompts = ({"model": WHO, "parts": [{"type": "text", "text": text}]} for text in texts)
+        answers = [self.call("POST", path, prompt) for prompt in prompts]
         return [str(answer["info"]["parentID"]) for answer in answers]
-
-    def begin(self, session: str, text: str) -> None:
-        self.call("POST", f"/session/{session}/prompt_async", _prompt(text))
-
-    def do(self, session: str, what: str, **fields: Any) -> Any:
-        return self.call("POST", f"/session/{session}/{what}", fields)
 
     def change(self, session: str, **fields: Any) -> None:
         self.call("PATCH", f"/session/{session}", fields)
@@ -72,10 +67,6 @@ class Opencode:
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(20)
-
-
-def _prompt(text: str) -> dict[str, Any]:
-    return {"model": WHO, "parts": [{"type": "text", "text": text}]}
 
 
 @contextmanager

@@ -1,50 +1,19 @@
-"""The real pi in a sandbox, with the extension and a scripted model that calls tools.
-
-`Pi` runs it in RPC mode (`Talk`) or for one prompt, and collects what its model was sent. A prompt
-with `call TOOL {...}` makes the model call that tool; otherwise it answers from the rig's
-scenarios. pi must write nothing to stderr.
-"""
+"""The real pi in a sandbox, with the extension, in RPC mode; it must write nothing to stderr."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.rig.sandbox import RIG, Sandbox, program
-from tests.e2e.world import until
+from tests.e2e.rig.sandbox import MODEL, RIG, Sandbox, program
 
-PORT = 8932
-SCRIPT = f"""
-import json, os, re, sys
-sys.stderr = open(os.devnull, "w")  # the sandbox checks stderr for output of pi
-sys.path.insert(0, {str(RIG)!r})
-import fake_server
-scripted = fake_server.plan
-
-def plan(kind, body):
-    messages = body["messages"]
-    for at in range(len(messages) - 1, -1, -1):
-        text = str(fake_server.text_of(messages[at].get("content")))
-        found = re.search(r"^call (\\w+) (.*)$", text, re.M)
-        if messages[at]["role"] == "user" and found:
-            results = [message for message in messages[at:] if message["role"] == "tool"]
-            calls = [] if results else [(found[1], json.loads(found[2]))]
-            return {{"text": "Done." if results else "", "think": "", "calls": calls}}, "call"
-    return scripted(kind, body)
-
-fake_server.plan = plan
-fake_server.map_call = lambda name, args, body: (name, args, False)
-server = fake_server.ThreadingHTTPServer(("127.0.0.1", {PORT}), fake_server.H)
-server.serve_forever()
-"""
 CLI = "@earendil-works/pi-coding-agent/dist/bundle/cli.js"
 FAKE: dict[str, Any] = {
-    "baseUrl": f"http://127.0.0.1:{PORT}/v1",
+    "baseUrl": f"{MODEL}/v1",
     "api": "openai-completions",
     "apiKey": "fake-key",
     "models": [{"id": "fake-1", "name": "Fake 1", "contextWindow": 200_000, "maxTokens": 8192}],
@@ -62,9 +31,7 @@ class Pi:
         world.run("integrate", "pi")
         (world.pi / "settings.json").write_text(json.dumps(SETTINGS))
         (world.pi / "models.json").write_text(json.dumps({"providers": {"fake": FAKE}}))
-        self._log = world.root / "model-2"
-        sandbox.start(sys.executable, "-B", "-c", SCRIPT, FAKE_LOG=str(self._log))
-        until(lambda: sandbox.answers(PORT, "/health"), "the scripted model")
+        self._log = world.root / "model"
         self._seen = len(self._dumps())
 
     def requests(self) -> list[dict[str, Any]]:
@@ -77,12 +44,6 @@ class Pi:
 
     def _dumps(self) -> list[Path]:
         return sorted(self._log.glob("*.json"))
-
-    def once(self, *options: str) -> str:
-        before = self.sandbox.errors.read_text()
-        output = self.sandbox.run(*self.argv, "-p", *options, **self.env)
-        assert self.sandbox.errors.read_text() == before
-        return output
 
     @contextmanager
     def talk(self, *options: str) -> Iterator[Talk]:
@@ -103,7 +64,6 @@ class Talk:
         self._stdin, self._stdout = process.stdin, process.stdout
         self._count = 0
         self.lines: list[dict[str, Any]] = []
-        self.last: dict[str, Any] = {}
 
     def wait(self, what: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         while True:
@@ -123,13 +83,11 @@ class Talk:
         assert answer["success"], answer
         return answer.get("data")
 
-    def prompt(self, text: str, requests: int = 1) -> dict[str, Any]:
+    def prompt(self, text: str) -> dict[str, Any]:
         self.command("prompt", message=text)
         self.wait(lambda line: line["type"] == "agent_settled")
-        sent = self.pi.requests()
-        assert len(sent) == requests
-        self.last = sent[-1]
-        return sent[0]
+        (sent,) = self.pi.requests()
+        return sent
 
     def statuses(self, key: str = "index-session") -> list[str | None]:
         return [
@@ -141,11 +99,6 @@ class Talk:
     def shows(self, text: str | None, key: str = "index-session") -> None:
         if text not in self.statuses(key):
             self.wait(lambda line: self.statuses(key)[-1:] == [text])
-
-    @property
-    def notices(self) -> list[str]:
-        shown = [line for line in self.lines if line.get("method") == "notify"]
-        return [line["message"] for line in shown if line["notifyType"] == "warning"]
 
     @property
     def id(self) -> str:

@@ -1,7 +1,7 @@
 """Run the real clients in a network that contains only a scripted model.
 
 In a `Sandbox` a client works in a world's home while its daemon watches. `Observer` has the checks
-of rows, meta files, calls and events that all clients share. These tests run only as root and if
+of rows, meta files and calls that all clients share. These tests run only as root and if
 `INDEXERD_RIG` names a directory with the clients. A sandbox ends the processes it started.
 
 A network namespace belongs to a thread, so one thread starts every process and sends every request.
@@ -23,32 +23,13 @@ from typing import Any
 
 import pytest
 
-from indexerd.client import Client
-from indexerd.errors import DeadlineError
-from tests.e2e.world import PATIENCE, World, until, wait
+from tests.e2e.world import World, until, wait
 
 RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
 PORT = 8931
 MODEL = f"http://127.0.0.1:{PORT}"
 PROJECT = "import sys, lib; lib.make_project(sys.argv[1])"
 CLONE_NEWNET = 0x40000000
-CALLER = PORT + 1  # a scripted model that also calls indexerd's tools
-# The rig's model, with prompts that it answers with tool calls. argv: the rig's directory, the
-# port, and a list of [prompt, tool, arguments, how often].
-CALLING = """
-import json, sys
-rig, port, calls = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
-sys.path.insert(0, rig)
-import fake_server as model, scenarios as s
-usual, tools = model.map_call, {tool for _, tool, _, _ in calls}
-model.map_call = lambda op, args, body: (
-    (op, args, False) if op in tools else usual(op, args, body))
-for prompt, tool, args, times in calls:
-    s.sc(prompt, *[s.T("", "", (tool, args))] * times, s.T("That is done."))
-server = model.ThreadingHTTPServer(("127.0.0.1", port), model.H)
-server.daemon_threads = True
-server.serve_forever()
-"""
 needed = pytest.mark.skipif(
     not os.environ.get("INDEXERD_RIG"), reason="INDEXERD_RIG names no directory with the clients"
 )
@@ -67,17 +48,7 @@ LINE = "Summarise the design in one line."
 PICK = "Pick a storage layer for alerts."
 REDIS = "Branch A: use Redis streams instead."
 GROW = "Branch A: how large may a stream grow?"
-RETRY = "Branch B: and retries?"
 HELPER = "Ask a helper to review the cache."
-SLOW = "Wait for the slow upstream."
-NOTE = "Note what we work with."
-NOTED = {"setName": "files", "items": ["src/forecast.py", "src/gone.py"]}
-HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
-
-
-def resumed(project: Path) -> str:
-    files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
-    return f"{HEAD}Session directory: {project}\n\n{files}\n---"
 
 
 def program(client: str, path: str) -> str:
@@ -140,14 +111,8 @@ class Sandbox:
         self.start(*model, FAKE_CWD=str(self.project), FAKE_LOG=str(logs))
         until(lambda: self.answers(PORT, "/health"), "the scripted model")
 
-    def caller(self, *calls: tuple[str, str, dict[str, Any], int]) -> str:
-        argv = (sys.executable, "-B", "-c", CALLING, str(RIG), str(CALLER), json.dumps(calls))
-        self.start(*argv, FAKE_CWD=str(self.project), FAKE_LOG=str(self.world.root / "calls"))
-        until(lambda: self.answers(CALLER, "/health"), "the model that calls tools")
-        return f"http://127.0.0.1:{CALLER}"
-
-    def bodies(self, log: str = "calls") -> list[dict[str, Any]]:
-        dumps = sorted((self.world.root / log).glob("*.json"))
+    def bodies(self) -> list[dict[str, Any]]:
+        dumps = sorted((self.world.root / "model").glob("*.json"))
         bodies = [json.loads(path.read_text())["body"] for path in dumps]
         return [body for body in bodies if body.get("tools")]
 
@@ -185,23 +150,12 @@ def sandbox(world: World) -> Iterator[Sandbox]:
 
 
 class Observer:
-    def __init__(self, world: World, agent: str, client: Client) -> None:
+    def __init__(self, world: World, agent: str) -> None:
         self.world = world
         self.agent = agent
-        self._events = client.events(timeout=PATIENCE)
-        self._received: list[dict[str, Any]] = []
 
     def sees(self, session_id: str, **wanted: Any) -> dict[str, Any]:
         return wait(self.world, session_id, **wanted)
-
-    def lists(self, *expected: str, **params: Any) -> None:
-        def agrees() -> bool:
-            rows = self.world.call("list", agent=self.agent, limit=500, **params)["sessions"]
-            return sorted(row["sessionId"] for row in rows) == sorted(expected) and all(
-                row == self.world.row(row["sessionId"]) for row in rows
-            )
-
-        until(agrees, f"a list of {sorted(expected)}")
 
     def indexed(self, session_id: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -216,34 +170,12 @@ class Observer:
         assert (found["agent"], found["sessionId"]) == (self.agent, session_id)
         return found
 
-    def hears(self, session_id: str, *wanted: str) -> list[dict[str, Any]]:
-        while True:
-            received = [event for event in self._received if event.get("sessionId") == session_id]
-            missing = {*wanted} - {event["event"] for event in received}
-            if not missing:
-                return received
-            try:
-                self._received.append(next(self._events))
-            except DeadlineError:
-                raise AssertionError(f"no event {missing} in {received}") from None
-
-    def helper(self, master: str) -> str:
-        def others() -> list[str]:
-            rows = self.world.call("list", agent=self.agent, subagents=True)["sessions"]
-            return [row["sessionId"] for row in rows if row.get("parentSessionId") == master]
-
-        (found,) = until(others, "the helper's session")
-        return str(found)
-
-    def rests(self) -> None:
+    def paid(self, **calls: int) -> None:
         def idle() -> bool:
             status = self.world.call("status")
             return not status["queued"] and not status["indexing"]
 
         until(idle, "rest")
-
-    def paid(self, **calls: int) -> None:
-        self.rests()
         rows = [row for row in self.world.telemetry() if row["customType"] == "session-index:index"]
         assert all(row["success"] for row in rows)
         sent = [row["sessionId"] for row in rows]
@@ -253,12 +185,8 @@ class Observer:
 @contextmanager
 def watched(world: World, agent: str) -> Iterator[tuple[Sandbox, Observer]]:
     world.metas = world.root / "data/indexerd/sessions-meta" / agent
-    with (
-        sandbox(world) as client_box,
-        world.daemon(),
-        Client(world.socket, timeout=PATIENCE) as client,
-    ):
+    with sandbox(world) as client_box, world.daemon():
         assert not any((world.root / "home").iterdir()), (
             "the daemon must create nothing in the agents' home"
         )
-        yield client_box, Observer(world, agent, client)
+        yield client_box, Observer(world, agent)

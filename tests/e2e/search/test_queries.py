@@ -131,18 +131,3 @@ def test_a_hit_that_lacks_words_says_so(running: World) -> None:
     found = running.call("search", query="red pear qzxvw")["hits"]
     assert {hit["words"] for hit in found} == {"2 of 3"}
     assert "2 of 3 words" in running.run("search", "red pear qzxvw")
-
-
-def test_a_snippet_shows_one_name_of_several(running: World) -> None:
-    """A renamed session is still found by its former name."""
-    ref = running.call("resolve", ref="Confirm button refactor #12")["sessionId"]
-    running.call("update", ref=ref, title="Dialog rework")
-
-    def snippets() -> list[str]:
-        found = running.call("search", query="refactor")["hits"]
-        return [hit["snippet"] for hit in found if hit["field"] == "name"]
-
-    try:
-        until(lambda: snippets() == ["Confirm button «refactor» #12"], "the former name")
-    finally:
-        running.call("update", ref=ref, title=None)

@@ -112,7 +112,6 @@ def test_the_set_is_large_enough() -> None:
 
 
 def test_search_finds_the_right_session_first(outcomes: list[Outcome]) -> None:
-    """The right session is first in 85 % of the questions, among the first three in 95 %."""
     searches = [outcome for outcome in outcomes if outcome.asked["kind"] == "search"]
     wrong = [outcome for outcome in searches if outcome.place != 1]
     assert share(searches, lambda outcome: outcome.place == 1) >= FIRST, wrong

@@ -222,10 +222,7 @@ def test_transform_rules_affect_one_answer_only(running: World) -> None:
 def test_a_full_context_causes_warnings(
     running: World, counted: int, level: str, percent: int | None
 ) -> None:
-    """A warning at 80 % of the usable tokens, advice to fold at 90 % (S2.26, S3.16).
-
-    Beyond the window less the reserve the context is full (S1.25).
-    """
+    """S2.26, S3.16, S1.25: a warning at 80 % of the usable tokens, advice to fold at 90 %."""
     session = running.session()
     session.say("user", "Where?")
     usage = {"input": counted - 10, "output": 10, "totalTokens": counted}

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import World, forget, opencode_rows, scanned, until, wait
+from tests.e2e.world import World, forget, opencode_rows, scanned, wait
 
 
 def test_forks_keep_a_deleted_origin(world: World, home: Path) -> None:
@@ -49,21 +48,6 @@ def test_an_opencode_fork_is_linked_permanently(world: World) -> None:
         forget(rows, "ses_o")
         wait(world, "ses_o", gone=True)
         wait(world, "ses_f", parentSessionId="ses_o")
-
-
-def test_subscribing_again_adds_no_duplicate_events(world: World) -> None:
-    """interfaces.md 5: a connection gets each event it subscribed to once."""
-    with world.daemon(), Client(world.socket, timeout=20) as client:
-        until(lambda: world.call("status")["lastScanAt"], "the first scan")
-        client.call("subscribe", {"events": ["session.created"]})
-        client.call("subscribe", {"events": ["session.renamed"]})
-        events = client.events(["session.created", "session.renamed"])
-        session = world.session(turns=1)
-        until(lambda: world.row(session.id), "the session")
-        for title in ("one", "two"):
-            world.call("update", ref=session.id, title=title)
-        received = [next(events)["event"] for _ in range(3)]
-    assert received == ["session.created", "session.renamed", "session.renamed"]
 
 
 def test_a_name_removed_from_codexs_index_is_dropped(world: World, home: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from indexerd.errors import NotFoundError, UsageError
+from indexerd.errors import NotFoundError
 from tests.e2e.web.view import announced, config, free_port
 from tests.e2e.world import Session, World, until, wait
 
@@ -65,8 +65,11 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     old, new = root / "shop", root / "store"
     (new / "api").mkdir(parents=True)
     before = begun(live, old / "api", "Tune the zebra cache.")
-    with pytest.raises(UsageError):
-        live.call("move", old=str(old), new=str(root / "nowhere"))
+    refused = {"shop nowhere": "not a directory", "shop shop": "the same"}
+    refused |= {"/ store": "root directory", "shop /": "root directory"}
+    for pair, why in refused.items():
+        live.run("move", *pair.split(), code=2)
+        assert why in live.stderr
     assert live.run("move", "shop", "store") == "1 session moved\n"
     began_later = begun(live, old)  # another project, under the old name
     later = begun(live, new)
@@ -170,8 +173,18 @@ def test_a_repository_is_found_again_by_its_history(live: World) -> None:
     assert row["resume"] == command(elsewhere / "api", session)
     (move,) = live.call("move")["moves"]
     assert move["by"] == "git"
-    origin.mkdir()  # it was only away, as a disk that is mounted again
+    (origin / ".idea").mkdir(parents=True)  # no repository
+    looked_at(live, "d", "e")
+    assert live.row(session.id)["resume"] == command(elsewhere / "api", session)
+    shutil.copytree(elsewhere, origin, dirs_exist_ok=True)  # as a disk that is mounted again
     wait(live, session.id, resume=command(origin / "api", session))
+
+
+def looked_at(world: World, *names: str) -> None:
+    """Wait for a look at each of these new repositories; the one before the last has ended."""
+    for name in names:
+        begun(world, repository(world.root / name, name))
+        until(lambda name=name: any(marked(world, world.root / name)), "a look")  # type: ignore[misc]
 
 
 def marked(world: World, place: Path) -> list[str]:
@@ -195,13 +208,36 @@ def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) 
     begun(live, moved)
     wait(live, session.id, movedTo=str(moved))
     repository(place, "git@example.org:unrelated.git")
-    until(lambda: len({*marked(live, place)}) == 3, "a look at the other one")
     other = begun(live, place)
+    looked_at(live, "a", "b")
+    assert live.row(session.id)["resume"] == command(moved, session)
+    assert listed(live, place) == {other.id}
     shutil.rmtree(place)
-    before = live.call("status")["lastScanAt"]
-    until(lambda: live.call("status")["lastScanAt"] != before, "a scan")
+    looked_at(live, "c", "d")
+    assert live.row(session.id)["resume"] == command(moved, session)
     assert "movedTo" not in live.row(other.id)
-    assert other.id not in listed(live, moved)
+
+
+def test_a_repository_that_another_one_replaced_has_moved(live: World) -> None:
+    """Its sessions go with it, also once the place is empty again; later ones stay."""
+    place, moved = repository(live.root / "shop"), live.root / "shop.old"
+    session = begun(live, place / "api")
+    (place / "api").mkdir()
+    until(lambda: any(marked(live, place)), "the first look")
+    place.rename(moved)
+    place.mkdir()
+    git(place, "init")  # without a remote
+    later = begun(live, place)
+    until(lambda: not marked(live, place)[-1], "a look at the new repository")
+    begun(live, moved)
+    wait(live, session.id, movedTo=str(moved / "api"))
+    assert "movedTo" not in live.row(later.id)
+    shutil.rmtree(place)
+    looked_at(live, "a", "b")
+    assert live.row(session.id)["resume"] == command(moved / "api", session)
+    assert "movedTo" not in live.row(later.id)
+    moved.rename(place)
+    wait(live, session.id, resume=command(place / "api", session))
 
 
 def test_of_two_copies_neither_is_taken(live: World) -> None:

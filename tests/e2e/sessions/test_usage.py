@@ -168,9 +168,6 @@ def test_stats_fit_every_terminal(world: World) -> None:
     assert "nothing was used" in (world.run("stats", "--since", "1h"), world.stderr)[1]
 
 
-# -- who waits for the user
-
-
 def claude(name: str) -> Callable[[World, Path], tuple[str, Callable[[], Any]]]:
     def begin(_world: World, home: Path) -> tuple[str, Callable[[], Any]]:
         session = ClaudeSession(home)

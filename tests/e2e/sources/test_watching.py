@@ -1,7 +1,4 @@
-"""New session directories, lost file events and limits of inotify.
-
-Scans are 300 seconds apart here, so a change that is seen in time was seen through an event.
-"""
+"""New session directories, lost file events and limits of inotify."""
 
 import os
 import shutil

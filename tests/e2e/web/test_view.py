@@ -111,7 +111,6 @@ def test_a_browser_is_given_a_file_instead_of_a_link(world: World, with_daemon: 
 
 
 def test_the_view_restarts_and_ends_with_the_daemon(world: World) -> None:
-    """A killed view is restarted; when the daemon is killed, the view ends itself."""
     config(world, f"127.0.0.1:{free_port()}")
     with world.daemon() as daemon:
         first = until(lambda: announced(world), "the view's start")

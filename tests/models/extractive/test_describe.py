@@ -131,24 +131,6 @@ def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], na
     assert of(("user", first), short, ASKED, LONG, LONG, **known).name == name
 
 
-def test_the_description_ends_on_the_last_state() -> None:
-    """S0.19: what was so before is left out."""
-    found = of(
-        ("user", "pull the invoices repository"),
-        ("assistant", "The invoices directory doesn't exist on this machine."),
-        ("user", "it is in Documents"),
-        ("assistant", "The invoices are already up to date with the remote."),
-    )
-    assert found.description == "The invoices are already up to date with the remote."
-
-
-def test_a_request_about_procedure_is_shown_with_its_subject() -> None:
-    """S0.19: "address the comment" says nothing of what the comment was about."""
-    looked = ("assistant", "Let me look at `list_users` and its pagination first.")
-    found = of(("user", "address the PR comment"), looked, ("assistant", "All tests pass now."))
-    assert found.name == "Address the PR comment: list_users, pagination"
-
-
 def test_the_description_says_what_came_of_it() -> None:
     """S0.19: results, a cause, and a commit; no announcement, no "fixed and pushed"."""
     found = of(titles=TITLES[1:2])
@@ -157,14 +139,6 @@ def test_the_description_says_what_came_of_it() -> None:
     assert "Let me look" not in found.summary
     assert "deadline to 5 s plus a second per megabyte" in section(found, "Outcome")
     assert "- Commit: Fix: let the upload deadline grow" in section(found, "Outcome")
-
-
-def test_a_session_of_commands_is_named_and_has_the_plan_as_its_goal() -> None:
-    """S0.19: "y" says nothing, so an answer tells the subject; a plan's title is a goal."""
-    asked = ("user", "y"), ("assistant", "I found one story in review: the design tokens.")
-    assert of(*asked).name == "I found one story in review: the design tokens"
-    planned = of(*asked, title="Typography of the landing page")
-    assert section(planned, "Goal") == "- Typography of the landing page"
 
 
 def test_a_request_without_a_result_is_told_as_asked() -> None:

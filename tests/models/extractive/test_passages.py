@@ -129,15 +129,3 @@ def test_time_grows_with_the_text(text: str) -> None:
     long = text * (200_000 // len(text))
     assert len(asked("which a 語", [("e", "assistant", long)])["citations"]) <= 1
     assert len(asked(long[:4000], [("e", "user", long[:4000])])["citations"]) <= 1
-
-
-def test_the_reply_to_the_same_question_is_quoted() -> None:
-    """S0.60: it need not repeat the question's words."""
-    talk = (
-        ("u1", "user", "How long do forecasts live in the cache?"),
-        ("a1", "assistant", "Use a dict with a time-to-live of fifteen minutes."),
-        ("u2", "user", "Why fifteen minutes?"),
-        ("a2", "assistant", "The provider refreshes its grid then, so a longer one is stale."),
-    )
-    found = answer(Question("Why fifteen minutes?", talk))
-    assert found["citations"][0]["entryId"] == "a2"

@@ -49,8 +49,6 @@ def test_each_kind_has_its_shape(kind: str) -> None:
     assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
-# --- ten rounds -------------------------------------------------------------------------------
-
 PLANTED = (
     "We decided to store amounts as integer cents.",
     "I chose to keep the ledger in PostgreSQL 15.",
@@ -116,8 +114,6 @@ def test_planted_facts_survive_ten_rounds(max_tokens: int, least: int) -> None:
     """S2.27, S3.15: decisions, rules and exact facts of round one are kept in round ten."""
     assert len(kept_after(10, max_tokens)) >= least
 
-
-# # --- any input ---------------------------------------------------------------------
 
 WORDS = (
     "we decided to must never use src/io.py ENOENT API-7 why? done. ok, fix **bold** \n - [x] "
