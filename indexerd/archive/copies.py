@@ -160,8 +160,7 @@ class Archive:
         start = covered.size if covered else 0
         if end == start and (covered or before):  # or it was emptied for a rewrite
             return 0
-        blank = end > PRINTED and not _ends(fd, end)[-PRINTED:].strip(b"\0")
-        if before and not covered and blank:
+        if before and not covered and source.is_session and _ends(fd, end).endswith(b"\0"):
             raise SessionUnreadableError("it ends in null bytes, as after a power failure")
         make_directory(place.parent)
         new = place if covered else _temporary(place)
