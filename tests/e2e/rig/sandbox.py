@@ -107,7 +107,8 @@ class Sandbox:
         )
         self.run("ip", "link", "set", "lo", "up")
         logs = self.world.root / "model"
-        model = (sys.executable, "-B", str(RIG / "fake_server.py"), str(PORT))
+        server = f"{sys.executable} -B {RIG / 'fake_server.py'} {PORT}"
+        model = ("sh", "-c", f"exec {server} 2>/dev/null")  # the file of errors is the client's
         self.start(*model, FAKE_CWD=str(self.project), FAKE_LOG=str(logs))
         until(lambda: self.answers(PORT, "/health"), "the scripted model")
 
