@@ -164,8 +164,9 @@ class Observer:
         def covered() -> bool:
             row = self.world.row(session_id)
             found.update(self.world.meta(session_id) or {})
-            shown = (row.get("name"), row.get("userMessageCount"), row.get("newUserMessages"))
-            return shown == (found.get("name"), found.get("userMessageCount"), 0)
+            titled = row.get("name") == (row.get("agentTitle") or found.get("name"))
+            shown = (row.get("userMessageCount"), row.get("newUserMessages"))
+            return titled and shown == (found.get("userMessageCount"), 0)
 
         until(covered, f"the whole meta file of {session_id}")
         assert (found["agent"], found["sessionId"]) == (self.agent, session_id)
