@@ -153,7 +153,7 @@ class Archive:
         place = self._place(LIVE, source)
         before = place.stat().st_size if place.exists() else 0
         covered, end = None if anew else _cut(place), status.st_size
-        if covered and end < covered.size and _begins(place, fd, end):
+        if covered and end < covered.size and _agrees(place, fd, end):
             return 0
         if covered is None or not _grew(fd, status, covered):
             covered = None
@@ -286,12 +286,12 @@ class Archive:
             raise WriteError(f"cannot write {target}: {bad.strerror}") from None
 
     def _set_aside(self, source: Source, fd: int, size: int) -> None:
-        """Give the copy of a session that is there again, with other content, another name.
+        """Rename the copy of a deleted session whose file is there again with other content.
 
-        An agent may go on with a session whose file was deleted, and write only what is new.
+        An agent that still runs writes only what is new, to a new file of the same name.
         """
         gone = self._place(GONE, source)
-        if source.is_session and gone.is_file() and not _begins(gone, fd, size):
+        if source.is_session and gone.is_file() and not _agrees(gone, fd, size):
             stem = gone.name.removesuffix(f".jsonl{SUFFIX}")
             names = (gone.with_name(f"{stem}-{number}.jsonl{SUFFIX}") for number in count(1))
             gone.replace(next(name for name in names if not name.exists()))
@@ -399,7 +399,7 @@ def _grew(fd: int, status: os.stat_result, covered: _Covered) -> bool:
     return same and _print(_ends(fd, covered.size)) == covered.printed
 
 
-def _begins(place: Path, fd: int, size: int) -> bool:
+def _agrees(place: Path, fd: int, size: int) -> bool:
     """Whether a copy and a file of this size are the same, up to the end of the shorter one."""
     at = 0
     with suppress(zstandard.ZstdError):

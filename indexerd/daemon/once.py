@@ -81,6 +81,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
 
 
 def _speed_up(pipeline: Pipeline, stack: ExitStack) -> None:
+    """Have the built-in model answer in a process of its own until the stack ends."""
     for model in pipeline.models.available():
         if isinstance(model, Extractive):
             model.answer = stack.enter_context(own_process())

@@ -73,7 +73,7 @@ def clean_text(text: str, limit: int) -> str:
     for line in map(str.rstrip, text.split("\n")):
         if "  " in line:
             words = line.lstrip(" \t")
-            line = line[: len(line) - len(words)] + re.sub(" {2,}", " ", words)  # noqa: PLW2901
+            line = line[: len(line) - len(words)] + re.sub(" {2,}", " ", words)  # noqa: PLW2901 - each pass goes on with it
         lines.append(line)
     return _cut(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip(), limit)
 

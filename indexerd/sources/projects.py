@@ -2,8 +2,8 @@
 
 A project moves if the user says so (`indexerd move`), or if its repository is gone from its place,
 which another may have taken, and exactly one that sessions use has the same remote and the same
-first commit. That holds until the repository is back. A linked worktree belongs to
-the project of its main repository. Names alone mean nothing, and the disk is never searched.
+first commit. That holds until the repository is back. A linked worktree belongs to the project of
+its main repository. Names alone mean nothing, and the disk is never searched.
 
 What git says is kept, as it cannot be read again when a directory is gone: a worktree's repository,
 and a hash of each repository's remote and first commit.

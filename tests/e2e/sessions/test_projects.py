@@ -184,7 +184,7 @@ def looked_at(world: World, *names: str) -> None:
     """Wait for a look at each of these new repositories; the one before the last has ended."""
     for name in names:
         begun(world, repository(world.root / name, name))
-        until(lambda name=name: any(marked(world, world.root / name)), "a look")  # type: ignore[misc]
+        until(lambda name=name: any(marked(world, world.root / name)), "a look")  # type: ignore[misc]  # a default in a lambda
 
 
 def marked(world: World, place: Path) -> list[str]:
