@@ -2,9 +2,10 @@
 
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's,
 an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs by how many
-messages have it (a request counts twice), so the best title is about most of the session. Each
-sentence is the session's own, perhaps shortened. A result or a decision that a later message takes
-back is left out, and what was only asked for is no result.
+messages have it (a request counts twice), so the best title is about most of the session; one of a
+small part gets other subjects after a plus sign. Each sentence is the session's own, perhaps
+shortened. A result or a decision that a later message takes back is left out, and what was only
+asked for is no result.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _BRIEF = 6  # words, below which a text without a verb is a heading
 _NAMED_MAX = 90  # characters of a name and the project that is added to it
+_PART, _LONG, _SUBJECTS = 0.12, 10, 3  # of the work; turns; words that are added to a name
 _SHORT = 24  # characters of a sentence that says no result: "Research complete."
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
@@ -63,6 +65,14 @@ class _Found(NamedTuple):
 
     worth: float
     sentence: _Sentence
+
+
+class _Name(NamedTuple):
+    """A text for a name."""
+
+    worth: float
+    text: str
+    part: float = 1.0  # of the session's work that it tells
 
 
 class _Turn(NamedTuple):
@@ -132,41 +142,54 @@ class _Session:
         """
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
-            best_first = sorted(self._names(), key=lambda each: -each[0])
-            names = (headline(text) for _, text in best_first)
-            name = next(name for name in names if any(map(str.isalpha, name)))
+            best_first = sorted(self._names(), key=lambda each: -each.worth)
+            names = ((headline(found.text), found.part) for found in best_first)
+            name, part = next(each for each in names if any(map(str.isalpha, each[0])))
+            if part < _PART and len(self._turns) >= _LONG:
+                return self._with_subjects(name)
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
         known = shared or 0 < 2 * proper <= len(words)
         return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
 
-    def _names(self) -> Iterator[tuple[float, str]]:
-        """Yield texts for a name, of which `headline` makes one, with their worth."""
+    def _with_subjects(self, name: str) -> str:
+        """Add the session's subjects to a name that tells a small part of it."""
+        known = topics(name)
+        more = [word for word in self.key_words if not topics(word) & known][:_SUBJECTS]
+        while more and len(name) + len(" + ") + len(", ".join(more)) > _NAMED_MAX:
+            more.pop()
+        return f"{name} + {', '.join(more)}" if more else name
+
+    def _names(self) -> Iterator[_Name]:
+        """Yield texts for a name, of which `headline` makes one."""
         parts = {label[0] for _, title in self.titles if (label := lexicon.PART.match(title))}
+        commits = sum(kind == "commit" for kind, _ in self.titles)
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
             if len(parts) > 1 and lexicon.PART.match(title):
                 continue  # "q1: …" is one of several
             worth = _TITLE_WORTH[kind] * 0.94**at * (self._share(title) if kind == "commit" else 1)
-            yield worth * self._weight(topics(title)), title
+            part = 1 / commits if kind == "commit" else 1.0
+            yield _Name(worth * self._weight(topics(title)), title, part)
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):
-            share = min(1.0, len(self._work) * work / sum(self._work))  # of the mean
+            part = work / sum(self._work)
+            share = min(1.0, len(self._work) * part)  # of the mean
             for sentence in turn.request[:_OPENING]:
                 worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
-                for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
-                    yield worth * self._as_name(part), part
+                for text in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
+                    yield _Name(worth * self._as_name(text), text, part)
             for sentence in chain(*turn.answers[:_OPENING]):
-                yield 0.04 * self._as_result(sentence), sentence.text
+                yield _Name(0.04 * self._as_result(sentence), sentence.text, part)
         requests = (text[:400] for role, text in self._facts.messages if role == "user")
         if first_one := next(filter(topics, requests), ""):
             asked = clip(headline(clean_line(first_one, 400)), _ASKED_MAX).rstrip("…")
             subjects = [word for word in self.key_words if word.lower() not in asked.lower()][:2]
             strongest = sorted(self._weights.values())[-4:]
             named = f"{asked}: {', '.join(subjects)}" if subjects else asked
-            yield 0.25 * sum(strongest) / 8, named
-        yield 0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}"
+            yield _Name(0.25 * sum(strongest) / 8, named)
+        yield _Name(0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
 
     def _share(self, title: str) -> float:
         """Return 0.5 to 1: how much of the work was in turns that have two of the title's terms."""

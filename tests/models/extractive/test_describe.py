@@ -131,6 +131,20 @@ def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], na
     assert of(("user", first), short, ASKED, LONG, LONG, **known).name == name
 
 
+def test_a_name_of_a_small_part_tells_the_other_subjects() -> None:
+    """S0.19: one of many small wishes is no name for all of them."""
+    wishes = ("remove the border around the date", "round the corners", "and the week buttons?")
+    answers = (
+        "Done in the timeline.",
+        "The timeline's band is round.",
+        "Daylight saving shifts it.",
+    )
+    turns = zip(wishes, answers, strict=True)
+    small = [m for w, a in turns for m in (("user", w), ("assistant", a))]
+    assert of(*small).name == "Remove the border around the date"
+    assert of(*small * 4).name == "Remove the border around the date + timeline, Daylight, buttons"
+
+
 def test_the_description_says_what_came_of_it() -> None:
     """S0.19: results, a cause, and a commit; no announcement, no "fixed and pushed"."""
     found = of(titles=TITLES[1:2])
