@@ -2,7 +2,8 @@
 
 Such a session has the history's path, then its id, as in a database. Its lines are the history's,
 rewritten as the prompts that Claude Code would write to a session file; their offsets are those in
-the history. Prompts without a session id, as of older versions, are left out.
+the history. Commands for the client (`/clear`) and prompts without a session id, as of older
+versions, are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from indexerd.agents.claude.human import is_own_command
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
@@ -76,9 +78,10 @@ class History:
         for raw in block.data.split(b"\n")[:-1]:
             with suppress(ValueError):
                 line = _decode(raw)
-                prompts = self._sessions.setdefault(line.session_id, _Prompts(line.project))
-                prompts.offsets.append(at)
-                prompts.last_ms = max(prompts.last_ms, line.timestamp)
+                if not is_own_command(line.display):
+                    prompts = self._sessions.setdefault(line.session_id, _Prompts(line.project))
+                    prompts.offsets.append(at)
+                    prompts.last_ms = max(prompts.last_ms, line.timestamp)
             at += len(raw) + 1
 
     def old(self) -> Iterator[tuple[str, str, Look]]:

@@ -257,6 +257,12 @@ def request(text: str) -> str:
     return "" if name[1:] in _OWN or args.lower() in _SWITCHES else args
 
 
+def is_own_command(text: str) -> bool:
+    """Whether a line that was typed is a command for the client, not the model: "/clear"."""
+    name = text.partition(" ")[0]
+    return name.startswith("/") and name[1:].strip() in _OWN
+
+
 def _in_tag(text: str, tag: str) -> str:
     """Return the text in a tag, up to the end if the tag is not closed."""
     inner = text.partition(f"<command-{tag}>")[2]

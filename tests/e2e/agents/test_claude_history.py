@@ -28,7 +28,9 @@ class History:
 def test_prompts_of_a_session_that_is_gone(world: World) -> None:
     """It is listed as such, found by its words, shown, and never mistaken for a whole session."""
     history = History(world)
+    cleared = history.add("/clear ")
     gone = history.add("Please teach the quagga to sing.")
+    history.add("/model opus", gone, days=89)
     history.add(f"Now the okapi, with {TOKEN}.", gone, days=89)
     with history.path.open("a") as file:
         file.write("nonsense\n[]\n")
@@ -46,6 +48,7 @@ def test_prompts_of_a_session_that_is_gone(world: World) -> None:
         until(lambda: hit_by(world, "okapi") == {gone}, "the hit")
         assert not hit_by(world, "heron")  # the session's own file counts
         assert not world.row(recent)
+        assert not world.row(cleared)
         assert "(prompts only) Please teach" in world.run("show", gone)
         assert "(prompts only) Please teach" in world.run("list", "--all", "--archived")
         assert "quagga" in world.run("export", gone)
