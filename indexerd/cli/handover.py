@@ -14,7 +14,7 @@ from indexerd.cli.backend import aside, json_text, project, safe
 from indexerd.cli.sessions import check_place
 from indexerd.disk import create_file, make_directory
 from indexerd.paths import directory_of
-from indexerd.sources.roots import pi_dir
+from indexerd.sources.roots import pi_dir, pi_folder
 from indexerd.times import iso
 
 _FIRST_PROMPT = {"claude": ["claude"], "codex": ["codex"], "opencode": ["opencode", "--prompt"]}
@@ -47,8 +47,7 @@ def continue_(ref: str, agent: str, instructions: str | None) -> int:
 def _history(row: dict[str, Any], cwd: str, text: str) -> Path:
     """Write a session of pi whose history is the hand-off, as the summary of another branch."""
     now, own = iso(time.time()), str(uuid.uuid4())
-    folder = Path(pi_dir(os.environ, str(Path.home()))) / "sessions"
-    folder /= f"--{cwd.strip('/').replace('/', '-')}--"
+    folder = Path(pi_dir(os.environ, str(Path.home()))) / "sessions" / pi_folder(cwd)
     header = {"type": "session", "version": 3, "id": own, "timestamp": now, "cwd": cwd}
     header |= {"parentSession": row["sessionFile"]} if row["agent"] == "pi" else {}
     entry = {"type": "branch_summary", "id": uuid.uuid4().hex[:8], "parentId": None}

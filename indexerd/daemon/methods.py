@@ -32,7 +32,7 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
 from indexerd.models.registry import Models
-from indexerd.paths import Places
+from indexerd.paths import Places, directory_of
 from indexerd.privacy.exclusions import Exclusions, at_home
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
@@ -88,7 +88,7 @@ class ReadMethods:
             "get_relevant_context": partial(self._of_row, answers.context),
             "query_session": self._questions.query,
             "expand": partial(expand, self._services, self._questions.answer),
-            "branch": partial(self._of_file, make_branch),
+            "branch": self._branch,
             **{name: partial(self._of_file, partial(show, name)) for name in VIEWS},
             **{name: getattr(self.digests, name) for name in _DIGESTS},
         }
@@ -100,6 +100,11 @@ class ReadMethods:
     async def _of_file(self, answer: Callable[..., Row], args: Any) -> Row:
         session_id = self.answers.row_of(args)["sessionId"]
         return await self._pool.read(session_id, args.leaf, partial(answer, args))
+
+    async def _branch(self, args: params.Branch) -> Row:
+        row = self.answers.row_of(args)
+        make = partial(make_branch, args, directory_of(row))
+        return await self._pool.read(row["sessionId"], args.leaf, make)
 
 
 class Api(ReadMethods):

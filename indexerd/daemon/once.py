@@ -15,9 +15,9 @@ from indexerd.digests.digest import AutoDigests
 from indexerd.indexing.indexer import Done, Failure
 from indexerd.indexing.policy import decide
 from indexerd.models.extractive import Extractive
-from indexerd.models.extractive.process import own_process
+from indexerd.models.extractive.process import own_processes
 
-MANY = 50  # due sessions, from which on the built-in model has a process of its own
+MANY = 50  # due sessions, from which on the built-in model has processes of its own
 COMMIT_SECONDS = 5.0  # between commits: what an interruption loses at most
 NO_MODEL = "no_model"  # why a due session waits
 # Is told what is being done, and how much of how much is done (0: not known).
@@ -81,10 +81,10 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
 
 
 def _speed_up(pipeline: Pipeline, stack: ExitStack) -> None:
-    """Have the built-in model answer in a process of its own until the stack ends."""
+    """Have the built-in model answer in processes of its own until the stack ends."""
     for model in pipeline.models.available():
         if isinstance(model, Extractive):
-            model.answer = stack.enter_context(own_process())
+            model.answer = stack.enter_context(own_processes(pipeline.settings.index.concurrency))
 
 
 async def _read_all(pipeline: Pipeline, show: Show) -> None:

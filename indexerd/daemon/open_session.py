@@ -18,7 +18,7 @@ from typing import Any
 from indexerd.agents.pi.parse import branch_lines
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
-from indexerd.disk import create_file
+from indexerd.disk import create_file, make_directory
 from indexerd.entries import Kind
 from indexerd.errors import (
     FileGoneError,
@@ -36,6 +36,7 @@ from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
 from indexerd.sources.projects import Projects
+from indexerd.sources.roots import pi_folder
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.store.store import StateStore
 from indexerd.times import iso
@@ -81,8 +82,11 @@ def show(method: str, args: LeafParams, session: OpenSession) -> dict[str, Any]:
         return VIEWS[method](session, read, args)
 
 
-def make_branch(args: params.Branch, session: OpenSession) -> dict[str, Any]:
-    """Write a new session file of one path. UsageError for agents other than pi."""
+def make_branch(args: params.Branch, cwd: str, session: OpenSession) -> dict[str, Any]:
+    """Write a new session file of one path; its project is now in `cwd`.
+
+    UsageError for agents other than pi.
+    """
     file, info, state = args.file, session.info, session.state
     if file is not None and (not file.startswith("/") or "\0" in file):
         raise UsageError("file must be an absolute path without NUL")
@@ -96,9 +100,14 @@ def make_branch(args: params.Branch, session: OpenSession) -> dict[str, Any]:
     source = info.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     new_id, now = str(uuid.uuid4()), iso(time.time())
     fields = {"version": info.version, "id": new_id, "timestamp": now}
-    fields |= {"cwd": info.cwd, "parentSession": source}
+    fields |= {"cwd": cwd, "parentSession": source}
+    folder = Path(info.path).parent
+    if folder.name == pi_folder(info.cwd):
+        folder = folder.with_name(pi_folder(cwd))
     stamp = now.replace(":", "-").replace(".", "-")
-    target = Path(file) if file else Path(info.path).parent / f"{stamp}_{new_id}.jsonl"
+    target = Path(file) if file else folder / f"{stamp}_{new_id}.jsonl"
+    if not file:
+        make_directory(folder)
     with session.lines as lines:
 
         def line(row: int) -> bytes:

@@ -137,6 +137,11 @@ def pi_dir(env: Mapping[str, str], home: str) -> str:
     return home + named[1:] if named == "~" or named.startswith("~/") else named
 
 
+def pi_folder(cwd: str) -> str:
+    """Return the name that pi gives the folder of a directory's sessions."""
+    return f"--{cwd.strip('/').replace('/', '-')}--"
+
+
 def _pi(user: _User) -> Iterator[SessionRoot]:
     roots = user.roots("pi", [pi_dir(user.env, str(user.home))])
     places = [(f"{root}/sessions", root) for root in roots]

@@ -55,7 +55,7 @@ def test_texts_of_a_path_are_cut_only_beyond_the_limit(monkeypatch: pytest.Monke
 
 def branch(opened: OpenSession, file: Path | None = None) -> dict[str, Any]:
     asked = Branch(ref="s1", leaf="c", file=str(file) if file else None)
-    return make_branch(asked, opened)
+    return make_branch(asked, "/w", opened)
 
 
 def test_an_incomplete_branch_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The built-in model in a process of its own: many sessions are named while others are read."""
+"""The built-in model in processes of its own: many sessions are named while others are read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from queue import SimpleQueue
 from subprocess import PIPE, Popen
-from threading import Lock
 from typing import BinaryIO, cast
 
 from indexerd.entries import Prompt
@@ -19,17 +19,23 @@ _START = ("-P", "-c", f"from {__name__} import serve; serve()")
 
 
 @contextmanager
-def own_process() -> Iterator[Callable[[Prompt], str]]:
-    """Start a process; yield a function that has it answer and may be called in any thread."""
-    lock = Lock()
-    with Popen([sys.executable, *_START], stdin=PIPE, stdout=PIPE) as child:  # noqa: S603 - fixed
-        prompts, answers = cast("BinaryIO", child.stdin), cast("BinaryIO", child.stdout)
+def own_processes(count: int) -> Iterator[Callable[[Prompt], str]]:
+    """Start processes; yield a function that has one of them answer, callable in any thread."""
+    idle = SimpleQueue[Popen[bytes]]()
+    with ExitStack() as running:
+        for _ in range(count):
+            child = Popen([sys.executable, *_START], stdin=PIPE, stdout=PIPE)  # noqa: S603 - fixed
+            idle.put(running.enter_context(child))
 
         def answer(prompt: Prompt) -> str:
-            with lock:
+            child = idle.get()
+            prompts, answers = cast("BinaryIO", child.stdin), cast("BinaryIO", child.stdout)
+            try:
                 pickle.dump(prompt, prompts)
                 prompts.flush()
                 reply: str | Exception = pickle.load(answers)  # noqa: S301 - of our own process
+            finally:
+                idle.put(child)
             if isinstance(reply, Exception):
                 raise reply
             return reply

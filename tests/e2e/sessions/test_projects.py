@@ -92,6 +92,9 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     assert str(old / "api") not in page
     (move,) = live.run("move", "--json")["moves"]
     assert (move["old"], move["new"], move["by"]) == (str(old), str(new), "user")
+    leaf = live.call("branches", ref=before.id)["tips"][0]["leafId"]
+    made = live.call("branch", ref=before.id, leaf=leaf)
+    until(lambda: listed(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
     assert live.run("move", "--undo", "shop", "store") == "1 session moved\n"
     assert live.row(before.id)["resume"] == command(old / "api", before)
     with pytest.raises(NotFoundError):
