@@ -336,13 +336,17 @@ class Names:
     def _nearest_first(
         self, found: Sequence[Candidate], here: str | None, exclude: str | None
     ) -> list[Candidate]:
-        """Return the sessions with half of the words or more; those with all by their distance."""
+        """Return the sessions with half of the words or more.
+
+        Those with all words come first, in their names before other texts, then by distance.
+        """
         known = [each for each in found if each.session_id in self._rows]
         near = [c for c in known if c.session_id != exclude and 2 * c.matched >= c.total]
 
-        def order(each: Candidate) -> int:
-            whole = each.matched == each.total
-            return _distance(here, self._rows[each.session_id].cwd) if whole else _ELSEWHERE + 1
+        def order(each: Candidate) -> tuple[bool, bool, int]:
+            if each.matched < each.total:
+                return True, False, 0
+            return False, not each.titled, _distance(here, self._rows[each.session_id].cwd)
 
         return sorted(near, key=order)
 

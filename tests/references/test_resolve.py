@@ -304,6 +304,20 @@ def test_a_prompt_that_refers_to_a_session_is_not_that_session(prompt: str, ref:
         resolve(ref)
 
 
+def test_a_name_elsewhere_is_meant_before_a_text_here() -> None:
+    """A session that only mentions the words does not hide the one that is named so."""
+    named = session(24, "Flat file branch", cwd=BESIDE)
+    with scratch() as texts:
+        there = row(named.session_id, name=named.name, cwd=BESIDE, nameSource="meta")
+        here = row(BUTTON.session_id, name=BUTTON.name, cwd=HERE, description="Not a flat file.")
+        fill(texts, there, here)
+        resolve = partial(
+            Names([named, BUTTON]).resolve, search=partial(best_sessions, texts, limit=10)
+        )
+        assert resolve("flat-file", cwd=HERE).session_id == named.session_id
+        assert resolve("flat-file", cwd=BESIDE).session_id == named.session_id
+
+
 def test_the_asking_session_is_not_resolved_by_its_own_words() -> None:
     """A session whose own first words are the name is skipped, unless its id is given."""
     asking = session(23, "Confirm button refactor", named=False)
