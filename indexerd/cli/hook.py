@@ -110,7 +110,8 @@ def failures(answer: dict[str, Any]) -> list[str]:
                 for session in reference.get("candidates", ())[:4]
             ]
             why = _WHY.get(reference["status"], ": no such session")
-            problems.append(f"{raw}{why}{'; '.join(near)}")
+            why = ": no session has this name; did you mean " if len(near) == 1 else why
+            problems.append(f"{raw}{why}{'; '.join(near)}{'?' * (len(near) == 1)}")
         problems += [f"{raw}: {safe(note)}" for note in reference.get("notes", ())]
         failed = [q for q in reference.get("questions", ()) if q["status"] != "answered"]
         problems += [f"{raw}: {safe(question['message'])}" for question in failed]

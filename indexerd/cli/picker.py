@@ -38,6 +38,7 @@ ROWS = 100  # sessions that are listed
 WIDE = 100  # columns, from which the preview is beside the list
 _AGE, _AGENT, _PROJECT = 5, 8, 14  # columns
 _DIM = "fg:ansibrightblack"
+_SOME = "No session has all of these words; these have some: ↓ choose · Esc leave"
 _KEYS = "Enter resume · Tab show · Esc leave · type to search all projects"
 
 Row = dict[str, Any]
@@ -106,7 +107,7 @@ class _Picker:
         if rows is not None and query == self._query.text:
             lacking = bool(rows) and rows[0].get("partial", False)
             self._rows, self._at, self._answered = rows, -1 if lacking else 0, query
-            self._note = "no session has all of these words; these have some" if lacking else ""
+            self._note = _SOME if lacking else ""
             if self._action:
                 self._choose(self._action)
         self.application.invalidate()
@@ -126,6 +127,7 @@ class _Picker:
 
     def _move(self, step: int) -> None:
         self._at = max(0, min(len(self._rows) - 1, self._at + step))
+        self._note = ""
 
     def _choose(self, action: str) -> None:
         """End with the selected session; of a search that is not answered yet, with its first."""

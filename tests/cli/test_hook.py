@@ -30,6 +30,11 @@ ANSWERS: dict[str, Any] = {
                     {"name": "Deploy two", "sessionId": "s3"},
                 ],
             },
+            {
+                "raw": "@@reflow",
+                "status": "ambiguous",
+                "candidates": [{"name": "Reflow tables", "sessionId": "s4"}],
+            },
         ],
         "messages": [
             {"customType": "session-reference", "content": "about “Cache”"},
@@ -71,10 +76,11 @@ def test_a_prompt_with_references(fake: Acting) -> None:
     }
     assert said["suppressOutput"] is True
     told = said["systemMessage"].split("\n")
-    assert len(told) == 2
+    assert len(told) == 3
     assert "@@zebra" in told[0]
     assert "Deploy one" in told[1]
     assert "Deploy two" in told[1]
+    assert told[2] == "@@reflow: no session has this name; did you mean Reflow tables (@@s4)?"
     assert "\x1b" not in said["systemMessage"]
     ((method, params),) = fake.asked
     assert method == "expand"
