@@ -187,6 +187,8 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     link = login_link(app.places.state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])
+        if sys.stdout.isatty() and running.pid == os.getpid():
+            aside("It works once, within five minutes. Control-C stops the server.")
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # else a text browser may open here
     if opening and (sys.platform == "darwin" or any(map(os.environ.get, screens))):
         import webbrowser
