@@ -163,6 +163,8 @@ def _text(value: Any, name: str = "") -> str:
     if name == "tokens":
         words = {"cacheRead": "cache read", "cacheWrite": "cache write"}
         return ", ".join(f"{compact(n)} {words.get(key, key)}" for key, n in value.items() if n)
+    if name == "toolsUsed":
+        return ", ".join(f"{tool} {times:,}" for tool, times in value.items())
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {text}" for key, text in _as_texts(value).items())
     if isinstance(value, list):
