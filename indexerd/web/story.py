@@ -33,8 +33,9 @@ LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
 
-_BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
-_SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
+_BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
+_BEATS |= {"user": "ask", "task": "ask"}
+_SPOKEN = frozenset({"user", "task", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
 
@@ -152,9 +153,10 @@ class Room:
 def node_of(
     state: SessionState, row: int, entry: Entry, room: Room, pictures: Sequence[Image] = ()
 ) -> Node:
-    """Make the node of an entry."""
+    """Make the node of an entry; a sub-agent's first prompt, its parent's, is a `task`."""
     entry = entry if room.whole else as_seen(entry)
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
+    task = row in state.openings and bool(state.header and state.header.subagent)
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
     room.failed.update(entry.failed)
@@ -169,7 +171,7 @@ def node_of(
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
-        kind=entry.kind.name.lower(),
+        kind="task" if task else entry.kind.name.lower(),
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
@@ -186,7 +188,7 @@ def node_of(
         failed=len(entry.failed) or int(wrong),
         images=entry.images,
         pictures=[*pictures],
-        quiet=is_quiet(entry, turn, whole.strip(JS_SPACE)),
+        quiet=not task and is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )

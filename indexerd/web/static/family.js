@@ -4,7 +4,7 @@
 // family of one is not drawn, except for a missing parent.
 ((indexerd) => {
   "use strict";
-  const { $, el, count, when } = indexerd.helpers;
+  const { $, el, button, count, when } = indexerd.helpers;
   const FROM = { fork: "fork of", subagent: "sub-agent of" };
   const NEAR = 3; // children named above the conversation
   const HOW = { fork: "fork", subagent: "sub-agent" };
@@ -30,6 +30,12 @@
     return one;
   };
 
+  function all() { // show the whole family
+    $("details").open = true;
+    $("family").scrollIntoView({ block: "center" });
+    $("family").querySelector("a").focus({ preventScroll: true });
+  }
+
   function near(members, ownId) { // the parent and the children, as links
     const at = members.findIndex(({ sessionId }) => sessionId === ownId), own = members[at];
     if (!own) return [];
@@ -38,7 +44,7 @@
     const below = members.slice(at + 1, end < 0 ? members.length : end);
     const children = below.filter(({ depth }) => depth === own.depth + 1);
     const listed = children.slice(0, NEAR).flatMap((one, place) => (place ? [", ", link(one)] : [link(one)]));
-    if (children.length > NEAR) listed.push(`, ${children.length - NEAR} more`);
+    if (children.length > NEAR) listed.push(", ", button("plain", `${children.length - NEAR} more`, all));
     return [
       parent ? el("span", "", `${FROM[own.relation] || FROM.fork} `, link(parent)) : "",
       children.length ? el("span", "", "children: ", ...listed) : "",

@@ -11,7 +11,7 @@
   const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
-  const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
+  const ALONE = new Set(["user", "task", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
   let items = new Map(); // by key
   let spots = new Map(); // place -> item
