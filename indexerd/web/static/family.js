@@ -7,6 +7,7 @@
   const { $, el, button, count, when } = indexerd.helpers;
   const FROM = { fork: "fork of", subagent: "sub-agent of" };
   const NEAR = 3; // children named above the conversation
+  const NAME = 60; // characters of their names
   const HOW = { fork: "fork", subagent: "sub-agent" };
 
   function item(member, own) {
@@ -15,7 +16,8 @@
     one.href = `/s/${encodeURIComponent(member.sessionId)}`;
     if (own) one.setAttribute("aria-current", "page");
     one.dataset.id = member.sessionId;
-    const facts = [member.agent, when(member.modifiedAt), count(member.userMessageCount, "prompt"),
+    const asks = member.userMessageCount;
+    const facts = [member.agent, when(member.modifiedAt), asks ? count(asks, "prompt") : "",
       member.gone ? "gone" : member.archived ? "archived" : ""].filter(Boolean);
     if (HOW[member.relation]) one.append(el("span", "who", HOW[member.relation]), " ");
     one.append(el("bdi", "words", member.name), " ",
@@ -25,7 +27,7 @@
   }
 
   const link = ({ sessionId, name }) => {
-    const one = el("a", "", name);
+    const one = el("a", "", name.length > NAME ? `${name.slice(0, NAME - 1)}…` : name);
     one.href = `/s/${encodeURIComponent(sessionId)}`;
     return one;
   };

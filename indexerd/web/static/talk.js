@@ -155,7 +155,7 @@
   }
 
   function saidParts(place) {
-    const node = story.nodes[place], asks = node.kind === "user";
+    const node = story.nodes[place], asks = node.kind === "user" || node.kind === "task";
     const head = el("header", "", el("h3", "", who({ ...node, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
     if (node.failed) head.append(el("span", "bad", "failed"));
