@@ -24,7 +24,7 @@ from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolC
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.clipped import arguments, beside_results
-from indexerd.sessions.edits import FileEdit, edits_of, with_patch
+from indexerd.sessions.edits import FileEdit, edits_of, since, text_of, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
@@ -228,8 +228,8 @@ def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:
     return value
 
 
-def add_results(nodes: Mapping[int, Node], room: Room) -> None:
-    """Mark the calls that failed, and show the diffs that agents stored with results."""
+def add_results(state: SessionState, nodes: Mapping[int, Node], room: Room) -> None:
+    """Mark the calls that failed, and show the diffs that agents stored or that can be made."""
     for call in (call for node in nodes.values() for call in node.calls):
         call.failed = call.id in room.failed
         if len(call.edits) == 1 and (patch := room.patches.get(call.id)):
@@ -237,6 +237,19 @@ def add_results(nodes: Mapping[int, Node], room: Room) -> None:
             text = room.redact(text).text if room.redact else text
             (edit,) = call.edits = [with_patch(call.edits[0], text.split("\n"))]
             edit.diff = room.cut(edit.diff, room.most)
+    _compare_writes(state, nodes)
+
+
+def _compare_writes(state: SessionState, nodes: Mapping[int, Node]) -> None:
+    """Show a file that is written whole again as what changed, if nothing edited it between."""
+    known = dict[str, tuple[int, list[str]]]()  # path -> row of the newest edit, lines it wrote
+    for row, node in nodes.items():
+        for call in (call for call in node.calls if not call.failed):
+            for at, edit in enumerate(call.edits):
+                (above, before), lines = known.get(edit.path, (ROOT, [])), text_of(edit)
+                known[edit.path] = row, lines
+                if before and lines and state.leads_to(above, row):
+                    call.edits[at] = since(before, edit)
 
 
 def _results(entry: Entry, room: Room) -> list[Result]:
