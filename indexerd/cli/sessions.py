@@ -357,7 +357,11 @@ def move(old: str | None, new: str | None, *, undo: bool) -> Iterator[str]:
     if cli.as_json(answer):
         return
     if old:
-        yield f"{count(answer['sessions'], 'session')} moved"
+        found, there = count(answer["sessions"], "session"), old if undo else new
+        if answer["sessions"]:
+            yield f"{found} now found in {render.exact(there or '')}; no file was moved"
+        else:
+            yield f"noted, but no session began in {render.exact(old)}"
         return
     yield from render.records("old new by at", answer["moves"])
     if not answer["moves"]:

@@ -386,12 +386,18 @@ class _Search:
         """Read all places of the best sessions that have one of the common terms."""
         near = self._read(either(texts for texts, *_ in queries), [], _CANDIDATES)
         self._sum_up()
-        best = sorted(self._found, key=lambda owner: -self._found[owner].score)
-        some = {*near, *best[:_CANDIDATES]}
+        rare = self._needed.difference(common)
+
+        def order(owner: int) -> tuple[int, float]:
+            found = self._found[owner]
+            return -len(rare & {n for place in found.places for n in place.terms}), -found.score
+
+        some = {*near, *sorted(self._found, key=order)[:_CANDIDATES]}
         self._found = {owner: self._found[owner] for owner in some}
         own = Query.const_score_query(Query.term_set_query(SCHEMA, "owner", [*some]), 0.0)
         for n in common:
-            self._read(both(queries[n][0], own), [n], 10 * _READ, again=True)
+            for query in queries[n]:
+                self._read(both(query, own), [n], 10 * _READ, again=True)
 
     def _read(
         self, query: Query, terms: Sequence[int], most: int, *, again: bool = False
