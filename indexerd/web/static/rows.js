@@ -11,9 +11,9 @@
   const LABELS = 3; // shown of a closed branch
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
-    user: "You", assistant: "Answer", tool: "Result", bash: "Shell command", system: "System",
-    custom: "Client", compaction: "Compaction", branch_summary: "Abandoned branch",
-    setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
+    user: "You", task: "Task from the parent session", assistant: "Answer", tool: "Result",
+    bash: "Shell command", system: "System", custom: "Client", compaction: "Compaction",
+    branch_summary: "Abandoned branch", setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
   const opened = new Map(); // what the reader opened and closed, by key
 
