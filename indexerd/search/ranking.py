@@ -71,6 +71,7 @@ _SECOND = 0.5  # factor for the second best place
 _OWN = 0.6  # factor for a session's own texts as such a place: they are long
 _MOST = 0.5  # share of rarity that a session needs to be listed below those with all words
 _OLD = 0.95  # factor for an old session
+_PART = 0.7  # factor for a sub-agent's session, whose name is no title: its parent has the work
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions of which texts are loaded in addition to the limit
 _READ, _PAIR = 120, 2  # places of a term that are read; of more than two terms, thrice as many
@@ -100,7 +101,7 @@ class _Row(NamedTuple):
     name: str
     named: bool
     created: int
-    worth: float  # factor for how recently it was used
+    worth: float  # factor for how recently it was used, and whose it is
 
 
 _Shown = tuple[str, str, Message | None]  # field, text, message
@@ -473,12 +474,15 @@ class _Search:
     def _meet(self, session_ids: Iterable[str]) -> None:
         """Load sessions from the store, but no hidden ones, and none out of the scope."""
         new = [key for key in dict.fromkeys(session_ids) if key not in self._rows]
-        columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
+        columns = "id, name, named, created, modified, subagent"
+        columns += ", (SELECT max(modified) FROM session)"
         rows = self._index.store.some(columns, new) if new else ()
-        for session_id, name, named, created, modified, newest in rows:
+        for session_id, name, named, created, modified, subagent, newest in rows:
             if self._scope is None or session_id in self._scope:
                 worth = _OLD + (1 - _OLD) * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
-                self._rows[session_id] = _Row(name, bool(named), created, worth)
+                worth *= _PART if subagent else 1.0
+                titled = bool(named and not subagent)
+                self._rows[session_id] = _Row(name, titled, created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
         """Find texts that match a pattern, newest sessions first, for at most a second."""
