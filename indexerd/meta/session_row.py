@@ -115,22 +115,19 @@ def row_of(
 
     `parent` is an id and a file; `facts` are None until the whole file was read.
     """
-    created, active = iso_ms(info.created_at), info.modified_ms
-    if info.activity_ms:  # a new fork's messages are all older than its file
-        active = max(active, created)
     row = {
         "sessionId": info.session_id,
         "agent": info.agent,
         "sessionFile": _shown(info.file),
         "cwd": _shown(info.cwd),
-        "createdAt": iso_of_ms(created or info.mtime_ms),
+        "createdAt": iso_of_ms(iso_ms(info.created_at) or info.mtime_ms),
         "firstUserMessage": info.first_user,
         "archived": info.archived,
         "gone": False,
         "resume": resume,
         "version": info.version,
         "subagent": info.subagent,
-        "modifiedAt": iso_of_ms(active),
+        "modifiedAt": iso_of_ms(info.modified_ms),
         "messageCount": info.messages,
         "userMessageCount": info.users,
         "newUserMessages": info.new_users,
