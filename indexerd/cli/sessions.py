@@ -130,6 +130,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
     row["namedBy"] = by[row["nameSource"]]
+    row["createdAt"] = min(row["createdAt"], row["modifiedAt"])  # a fork's messages may be older
     yield from render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
