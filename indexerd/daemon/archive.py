@@ -250,7 +250,7 @@ class Keeper:
             status = os.lstat(source.path)
             size, mtime_ns = status.st_size, status.st_mtime_ns
         need = size - archive.size_of(source)
-        if self.size + need > most:  # compressed, it may still fit
+        if need > 0 and self.size + need > most:  # compressed, it may still fit
             need = archive.growth(source, rows)
         if need > 0 and self.size + need > most:
             victims = self._make_room(need, source, mtime_ns, pinned)

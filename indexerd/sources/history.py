@@ -39,9 +39,8 @@ class _Line(msgspec.Struct, rename="camel"):
     @property
     def text(self) -> str:
         """What was typed, and what was pasted: `display` has only its numbers and sizes."""
-        pasted = (
-            string(as_dict(each).get("content")) for each in as_dict(self.pasted_contents).values()
-        )
+        blocks = map(as_dict, as_dict(self.pasted_contents).values())
+        pasted = (string(one.get("content")) for one in blocks if one.get("type") == "text")
         return "\n".join(filter(None, (self.display, *pasted)))
 
 

@@ -1,10 +1,10 @@
 """Where the directories of sessions are now, and which project each of them belongs to.
 
 A project moves if the user says so (`indexerd move`), or if its repository is gone from its place,
-which another may have taken, and one with the same remote and the same first commit has appeared
-since: the only such repository that sessions use. That is worked out anew at each change, so it
-holds until the repository is back, or a second one appears. A linked worktree belongs to the
-project of its main repository. Names alone mean nothing, and the disk is never searched.
+which another may have taken, and is seen elsewhere: the very same one, or the only one with the
+same remote and the same first commit, and that was not known before. That is worked out anew at
+each change, and holds until the repository is back. A linked worktree belongs to the project of
+its main repository. Names alone mean nothing, and the disk is never searched.
 
 What git says is kept, as it cannot be read again when a directory is gone: a worktree's repository,
 and a hash of each repository's remote and first commit.
@@ -28,7 +28,7 @@ from indexerd.store.store import hashed
 
 _READ_MAX = 65_536  # bytes of a file of git
 _GIT_SECONDS = 10.0  # for the first commit of a long history
-_REMOTE = re.compile(rb'^\[remote "origin"\]\s[^\[]*?^\s*url\s*=\s*(\S+)', re.MULTILINE)
+_REMOTE = re.compile(rb'^\[remote "origin"\]\s[^\[]*?^[ \t]*url[ \t]*=[ \t]*(\S+)', re.MULTILINE)
 
 
 class Move(NamedTuple):
@@ -43,7 +43,7 @@ class Move(NamedTuple):
 class _Repository(NamedTuple):
     """What is known of the repository in a directory."""
 
-    own: list[int]  # inode and time of its `.git`, which tell it from its copies; []: it is gone
+    own: list[int]  # inode and age of its `.git`, which tell it from its copies; []: it is gone
     remote: str  # a hash
     mark: str  # a hash of what identifies it and its copies; "" if nothing does
     since: int  # ms since the epoch when it came, at the earliest
@@ -52,6 +52,7 @@ class _Repository(NamedTuple):
 class _Left(NamedTuple):
     """A repository that is gone from a directory."""
 
+    own: list[int]
     mark: str
     at: int  # ms since the epoch
     seen: int  # when it was last there: what was known then elsewhere is a copy
@@ -65,7 +66,8 @@ class Projects:
         self.version = 0  # grows with every change
         self._path = state_dir / "projects.jsonl"
         self._said: tuple[Move, ...] = ()  # by the user
-        self._own: set[str] = set()  # directories whose moves are left to the user
+        self._own: set[str] = set()  # directories whose moves the user took back
+        self._slow: set[str] = set()  # repositories of which git did not answer in time
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._here: dict[str, _Repository] = {}
         self._left: dict[str, list[_Left]] = {}  # oldest first
@@ -90,10 +92,10 @@ class Projects:
         """Return where a directory is now, to sessions that began then (ms since the epoch)."""
         at = directory = self._as_said(directory, began)
         while at:
-            for move in self._found.get(at, ()):
-                if began < move.at:
-                    return self._as_said(_moved(directory, at, move.new), began)
-            at = at.rpartition("/")[0]
+            move = next((one for one in self._found.get(at, ()) if began < one.at), None)
+            if move and (move.new != at or self._here[at].own):
+                return self._as_said(_moved(directory, at, move.new), began)
+            at = at.rpartition("/")[0]  # it may have gone with the directory that it is in
         return directory
 
     def _as_said(self, directory: str, began: int) -> str:
@@ -104,10 +106,17 @@ class Projects:
 
     def project(self, directory: str, began: int = 0) -> str:
         """Return the directory of its project that stands for a session's directory."""
-        directory = at = self.now(directory, began)
+        for place in (directory, self.now(directory, began)):
+            if (main := self._main_of(place)) != place:
+                return self.now(main, began)
+        return place
+
+    def _main_of(self, directory: str) -> str:
+        """Replace a linked worktree by its main repository in a path."""
+        at = directory
         while at:
             if main := self._mains.get(at):
-                return self.now(_moved(directory, at, main), began)
+                return _moved(directory, at, main)
             at = at.rpartition("/")[0]
         return directory
 
@@ -146,16 +155,21 @@ class Projects:
         """Note what identifies a repository, if it is new or gone, or has a new remote."""
         known, own, git = self._here.get(root), list[int](), f"{root}/.git"
         with suppress(OSError):
-            inode = os.stat(git).st_ino  # noqa: PTH116 - text
-            made = os.stat(f"{git}/description").st_ctime_ns // 1_000_000  # noqa: PTH116 - as above
+            inode, made = os.stat(git).st_ino, 0  # noqa: PTH116 - text
+            with suppress(OSError):  # not all have this file, which nobody changes
+                made = os.stat(f"{git}/description").st_ctime_ns // 1_000_000  # noqa: PTH116 - as above
             if os.path.realpath(root) == root:
                 own = [inode, made]
                 at = min(at, max(made, self._looked))  # sessions may have begun in it already
         remote = hashed(_remote(root)).hex() if own else ""
-        if known and known.own == own and known.mark and known.remote == remote:
+        is_known = known is not None and known.own == own
+        if known and is_known and known.remote == remote and (known.mark or root in self._slow):
             return
         mark = identity(root) if own else ""
-        if known and known.own == own and mark in ("", known.mark):
+        if mark is None:
+            self._slow.add(root)
+            mark = ""
+        if known and is_known and mark in ("", known.mark):
             return
         line = {"repository": root, "own": own, "remote": remote, "mark": mark}
         if own or known:
@@ -168,9 +182,15 @@ class Projects:
             there.setdefault(repository.mark, []).append(root)
 
         def place(old: str, left: _Left) -> str:
-            same = there.get(left.mark, []) if left.mark else []
-            is_new = len(same) == 1 and self._here[same[0]].since >= left.seen
-            return same[0] if is_new and old not in self._own else old
+            """Find the repository itself, or else the only one like it that came since."""
+            if not left.mark or old in self._own or self._here[old].mark == left.mark:
+                return old
+            itself = [root for root, here in self._here.items() if here.own == left.own]
+            if len(itself) == 1:
+                return itself[0]
+            alike = there.get(left.mark, [])
+            is_new = len(alike) == 1 and self._here[alike[0]].since >= left.seen
+            return alike[0] if is_new else old
 
         self._found = {
             old: [Move(old, place(old, left), left.at, "git") for left in every]
@@ -200,16 +220,21 @@ class Projects:
         elif "repository" in line:
             root, own, at = line["repository"], line["own"], line["at"]
             before = self._here.get(root, _Repository([], "", "", at))
-            if before.own and before.own != own:
-                left = _Left(before.mark, at, line["seen"])
+            stays = before.own == own or (own and before.own and before.mark == line["mark"] != "")
+            if before.own and not stays:
+                left = _Left(before.own, before.mark, at, line["seen"])
                 self._left[root] = [*self._left.get(root, ()), left]
-            since = before.since if before.own == own else at
+            since = before.since if stays else at
             self._here[root] = _Repository(own, line["remote"], line["mark"], since)
         else:
             move = Move(line["old"], line["new"], line["at"], "user")
-            others = (one for one in self._said if (one.old, one.new) != move[:2])
-            self._own |= {move.old}
-            self._said = tuple(others) if line["undo"] else (*self._said, move)
+            others = tuple(one for one in self._said if (one.old, one.new) != move[:2])
+            if not line["undo"]:
+                self._said = (*others, move)
+            elif others != self._said:
+                self._said = others
+            else:
+                self._own.add(move.old)
 
 
 def _moved(path: str, old: str, new: str) -> str:
@@ -254,8 +279,11 @@ def _remote(root: str) -> str:
     return os.fsdecode(found[1]) if found else ""
 
 
-def identity(root: str) -> str:
-    """Hash a repository's remote and oldest commit; "" if it has none, or git is not there."""
+def identity(root: str) -> str | None:
+    """Hash a repository's remote and oldest commit; "" if it has none, or git is not there.
+
+    None: git did not answer in time.
+    """
     remote = _remote(root)
     if not remote or os.path.exists(f"{root}/.git/shallow"):  # noqa: PTH110 - never raises
         return ""
@@ -269,6 +297,8 @@ def identity(root: str) -> str:
         first = min(
             (int(time), commit) for time, commit in map(str.split, done.stdout.splitlines())
         )
+    except subprocess.TimeoutExpired:
+        return None
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
     return hashed(remote, first[1]).hex()

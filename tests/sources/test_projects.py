@@ -1,6 +1,5 @@
 """Where repositories are found again: real ones, looked at before and after they move."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -77,7 +76,7 @@ def test_a_repository_that_takes_anothers_place_stays_itself(
 
 
 def test_a_copy_that_was_there_before_is_not_where_it_moved(disk: Disk) -> None:
-    """Neither before nor after a session begins in the new place; the user may say it."""
+    """The repository itself is found among its copies once a session is in the new place."""
     one = disk.repository("c1")
     shutil.copytree(one, disk.root / "c2")
     disk.look("c1", "c2")
@@ -85,14 +84,15 @@ def test_a_copy_that_was_there_before_is_not_where_it_moved(disk: Disk) -> None:
     disk.look("c2")
     assert disk.now("c1") == "c1"
     disk.look("c1-new")
-    assert disk.now("c1") == "c1"
-    later = time.time_ns() // 1_000_000
-    disk.projects.move(str(one), str(disk.root / "c1-new"), at=later)
     assert disk.now("c1") == "c1-new"
+    shutil.copytree(disk.root / "c1-new", disk.root / "c3")
+    shutil.rmtree(disk.root / "c1-new")
+    disk.look("c3")
+    assert disk.now("c1") == "c1"  # where none of two copies is the one
 
 
 def test_what_the_user_says_wins(disk: Disk) -> None:
-    """Over what git tells; a move that is taken back is not found again."""
+    """Over what git tells; a found move that is taken back is not found again."""
     place = disk.repository("shop")
     disk.look("shop")
     disk.rename("shop", "store")
@@ -102,6 +102,9 @@ def test_what_the_user_says_wins(disk: Disk) -> None:
     disk.projects.move(str(place), "/elsewhere", at=later)
     assert disk.projects.now(str(place / "api"), disk.began) == "/elsewhere/api"
     disk.projects.move(str(place), "/elsewhere", at=later, undo=True)
+    disk.look("store")
+    assert disk.now("shop") == "store"
+    disk.projects.move(str(place), str(disk.root / "store"), at=later, undo=True)
     disk.look("store")
     assert disk.now("shop") == "shop"
 
@@ -141,5 +144,38 @@ def test_another_remote_is_the_same_repository(disk: Disk) -> None:
     disk.rename("shop", "store")
     disk.look("store")
     assert disk.now("shop") == "store"
-    last = json.loads((disk.root / "projects.jsonl").read_text().splitlines()[-1])
-    assert last["repository"] in (str(place), str(disk.root / "store"))
+    git(disk.root / "store", "remote", "set-url", "origin", "https://example.org/store")
+    disk.look("store")
+    assert disk.now("shop") == "store"
+
+
+def test_what_is_inside_goes_along(disk: Disk) -> None:
+    """Worktrees, also removed ones, and repositories without a remote or a description."""
+    main = disk.repository("main")
+    (main / ".git/description").unlink()
+    for name in ("fix", "old"):
+        git(main, "worktree", "add", str(main / ".claude/worktrees" / name))
+    (main / "inner").mkdir()
+    git(main / "inner", "init")
+    inside = ("main/.claude/worktrees/fix", "main/.claude/worktrees/old", "main/inner")
+    disk.look("main", *inside)
+    git(main, "worktree", "remove", str(main / ".claude/worktrees/old"))
+    disk.rename("main", "moved")
+    disk.look("moved", *inside)
+    moved = str(disk.root / "moved")
+    assert disk.now("main/inner") == "moved/inner"
+    for name in inside[:2]:
+        assert disk.projects.project(str(disk.root / name), disk.began) == moved
+    disk.look("moved", *inside)
+    assert disk.now("main/inner") == "moved/inner"
+
+
+def test_a_changed_mode_is_no_new_repository(disk: Disk) -> None:
+    """A copy that was known before stays one."""
+    one = disk.repository("d1")
+    shutil.copytree(one, disk.root / "d2")
+    disk.look("d1", "d2")
+    shutil.rmtree(disk.root / "d2")
+    (one / ".git/description").chmod(0o600)
+    disk.look("d1", "d2")
+    assert disk.now("d2") == "d2"
