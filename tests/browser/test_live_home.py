@@ -150,8 +150,11 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
+    home.world.run("pin", asking.id)
     page.get_by_role("link", name="most prompts").click()
-    expect(page.locator("#results h2")).to_have_text("Most prompts first")
+    expect(page.locator("#results h2")).to_have_text(["Pinned", "Most prompts first"])
+    expect(title_of(page, "Which region?")).to_have_count(1)
+    home.world.run("pin", asking.id, "--off")
 
 
 def test_the_usage_page_and_the_way_back_from_an_error(home: Served, tabs: Tabs) -> None:
@@ -247,6 +250,30 @@ def test_a_restarted_view_asks_for_a_new_link(home: Served, tabs: Tabs) -> None:
     expect(title_of(page, title).first).to_be_visible()
     expect(page.locator("#out")).to_be_hidden()
     expect(page.locator("#live")).to_have_text("Daemon running")
+
+
+def test_every_result_can_be_reached_and_narrowed(home: Served, tabs: Tabs) -> None:
+    """Results have filters of their own, and what lacks a word says so."""
+    word = f"numbat{uuid.uuid4().hex[:6]}"
+    for number in range(34):
+        prompt = said("a", None, "user", f"{word} {number}?")
+        newest = home.put([prompt], cwd=f"/work/{word}-{number % 3}", name=f"{word} {number}").id
+    home.world.call("update", ref=newest, tags=["Ants"])
+    until(lambda: len(home.world.call("search", query=word, limit=500)["hits"]) > 60, "the words")
+    page = home.open(tabs, f"/?q={word}")
+    shown, heading = page.locator("#results .hits > li"), page.locator("#results h2")
+    expect(heading).to_have_text(re.compile(r"^The first \d\d sessions$"))
+    page.get_by_role("link", name="More results").click()
+    expect(heading).to_have_text("34 sessions")
+    expect(shown).to_have_count(34)
+    expect(page.get_by_role("link", name="More results")).to_have_count(0)
+    page.get_by_role("group", name="Project").get_by_role("link", name=f"{word}-0 12").click()
+    expect(heading).to_have_text("12 sessions")
+    page.get_by_role("group", name="Tag").get_by_role("link", name="ants 1").click()
+    expect(heading).to_have_text("1 session")
+    page = home.open(tabs, f"/?q={word} zeppelin")
+    expect(shown.first).to_be_visible()
+    expect(page.locator("#results .hits > li", has_not_text="1 of 2 words")).to_have_count(0)
 
 
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:
