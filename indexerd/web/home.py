@@ -241,7 +241,7 @@ def _spot(hit: Row) -> Shown:
     label = {"name": "title", "cwd": "directory", "message": "message"}.get(field, field)
     label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
     # Of the pieces of a snippet, every second one matched.
-    pieces = _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
+    pieces = _MATCH.split(clean_line(hit["snippet"], SNIPPET_MAX))
     return {"spot": spot, "label": label, "pieces": pieces}
 
 
