@@ -26,7 +26,16 @@ from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 RANKED, GROUPS_MAX, DAYS_MAX = 10, 1000, 4000
 _COSTS = ("costUsd", "costEstimatedUsd")
 _TOTALS = ("sessions", "prompts", "tokens", *_COSTS)
-_SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
+_SHOWN = (
+    "sessionId",
+    "name",
+    "agent",
+    "cwd",
+    "movedTo",
+    "modifiedAt",
+    "durationMs",
+    "userMessageCount",
+)
 
 _USED = """WITH used AS MATERIALIZED (
   SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, project AS cwd,
