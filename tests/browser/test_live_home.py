@@ -136,7 +136,9 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     titled(home, title)
     asking = ClaudeSession(home.world.root / "home", cwd="/work/asks")
     asking.prompt("Which region?")
-    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": {}}
+    options = [{"label": "Norway", "description": "near"}]
+    asked = {"questions": [{"question": "In which country?", "options": options}]}
+    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": asked}
     asking.answer([call], stop="tool_use")
     until(lambda: home.world.row(asking.id).get("state") == "waiting", "the question")
     page = home.open(tabs, "/")
@@ -145,6 +147,9 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     expect(title_of(page, "Which region?")).to_have_count(1)
     facts = first.locator("li", has_text="Which region?").locator(".facts-line li")
     expect(facts).to_contain_text(["now", "claude", "asks", "claude-x", "1 prompt"])
+    question = home.open(tabs, f"/s/{asking.id}").locator("#path")
+    expect(question).to_contain_text("In which country?")
+    expect(question.get_by_role("listitem")).to_have_text("Norway: near")
     asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "Here."}])
     expect(first.get_by_role("heading", level=2)).to_have_text("Today")
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
@@ -274,6 +279,17 @@ def test_every_result_can_be_reached_and_narrowed(home: Served, tabs: Tabs) -> N
     page = home.open(tabs, f"/?q={word} zeppelin")
     expect(shown.first).to_be_visible()
     expect(page.locator("#results .hits > li", has_not_text="1 of 2 words")).to_have_count(0)
+
+
+def test_snippets_are_plain_text(home: Served, tabs: Tabs) -> None:
+    """Without Markdown's signs, but with all of a path."""
+    word = f"potto{uuid.uuid4().hex[:6]}"
+    text = f"Go.\n\n## A\n\n### **1. {word}**\n\n| a | b |\n|---|---|\n| `c` | [d](https://e.f/) |"
+    home.put([said("a", None, "user", text)], cwd=f"C:\\Users\\x{word}\\.claude")
+    (message,) = until(lambda: home.world.call("search", query=word)["hits"], "the words")
+    assert message["snippet"] == f"Go. A 1. «{word}» a b c d"
+    snippet = home.open(tabs, f"/?q=x{word}").locator("#results .snippet", has_text="directory")
+    expect(snippet).to_contain_text(f"C:\\Users\\x{word}\\.claude")
 
 
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:
