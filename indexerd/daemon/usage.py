@@ -25,17 +25,9 @@ from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 
 RANKED, GROUPS_MAX, DAYS_MAX = 10, 1000, 4000
 _COSTS = ("costUsd", "costEstimatedUsd")
+_AMOUNTS = ("durationMs", "userMessageCount", *_COSTS)
 _TOTALS = ("sessions", "prompts", "tokens", *_COSTS)
-_SHOWN = (
-    "sessionId",
-    "name",
-    "agent",
-    "cwd",
-    "movedTo",
-    "modifiedAt",
-    "durationMs",
-    "userMessageCount",
-)
+_SHOWN = ("sessionId", "name", "agent", "cwd", "movedTo", "modifiedAt", *_AMOUNTS)
 
 _USED = """WITH used AS MATERIALIZED (
   SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, project AS cwd,
@@ -118,7 +110,7 @@ def _ranked(store: StateStore, by: str, span: tuple[Any, ...]) -> list[Row]:
         f" ORDER BY {by} DESC, id LIMIT {RANKED}"
     )
     rows = store.get_many(row[0] for row in store.select(sql, *_times(span)))
-    return [{key: row.get(key) for key in (*_SHOWN, *_COSTS)} for row in rows.values()]
+    return [{key: row.get(key) for key in _SHOWN} for row in rows.values()]
 
 
 def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -188,8 +188,13 @@ def test_an_estimated_cost_is_marked_on_every_page(home: Served, tabs: Tabs) -> 
     usage = {"input": 200_000, "output": 0, "cacheRead": 0, "cacheWrite": 0}
     session.answer(provider="anthropic", model="claude-opus-4-5", usage=usage)
     until(lambda: home.world.row(session.id).get("costEstimatedUsd") == 1, "the estimate")
-    hit = home.open(tabs, "/").locator("#results li", has_text=title).first
-    expect(hit).to_contain_text("~$1.00")
+    cheap = home.world.session()
+    cheap.say("user", "A cheap one")
+    cheap.answer(provider="anthropic", model="claude-opus-4-5", usage=usage | {"input": 100})
+    until(lambda: home.world.row(cheap.id).get("costEstimatedUsd"), "the other estimate")
+    rows = home.open(tabs, "/").locator("#results .lines > li")
+    expect(rows.filter(has_text=title)).to_contain_text("~$1.00")
+    expect(rows.filter(has_text="A cheap one")).to_contain_text("<$0.01")
     expect(home.open(tabs, f"/s/{session.id}").locator("#brief")).to_contain_text("~$1.00")
     page = home.open(tabs, "/usage")
     expect(page.get_by_role("table", name="Use by model")).to_contain_text("~$1.00")
