@@ -157,14 +157,13 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
 
     for row in waiting:
         add("Waiting for you", {**row, "state": ""})  # the heading says it
-    pinned = [row for row in rows if row.get("pinned")]
-    for row in pinned:
-        add("Pinned", row)
-    above = {row["sessionId"] for row in (*waiting, *pinned)}
-    for row in rows:
+    above = {row["sessionId"] for row in waiting}
+    for row in rows:  # pinned ones first
         if row["sessionId"] in above:
             continue
-        if filters.sort:
+        if row.get("pinned"):
+            add("Pinned", row)
+        elif filters.sort:
             add(SORTS[filters.sort][1], row)
         else:
             add(_stretch(row["modifiedAt"]), row, _project(row))

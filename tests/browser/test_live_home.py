@@ -141,6 +141,7 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": asked}
     asking.answer([call], stop="tool_use")
     until(lambda: home.world.row(asking.id).get("state") == "waiting", "the question")
+    home.world.run("pin", asking.id)
     page = home.open(tabs, "/")
     first = page.locator("section.days").first
     expect(first.get_by_role("heading", level=2)).to_have_text("Waiting for you")
@@ -151,11 +152,10 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     expect(question).to_contain_text("In which country?")
     expect(question.get_by_role("listitem")).to_have_text("Norway: near")
     asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "Here."}])
-    expect(first.get_by_role("heading", level=2)).to_have_text("Today")
+    expect(first.get_by_role("heading", level=2)).to_have_text("Pinned")
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
-    home.world.run("pin", asking.id)
     page.get_by_role("link", name="most prompts").click()
     expect(page.locator("#results h2")).to_have_text(["Pinned", "Most prompts first"])
     expect(title_of(page, "Which region?")).to_have_count(1)
