@@ -76,6 +76,11 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
     return count
 
 
+def set_time(path: Path, at_ms: int) -> None:
+    """Set when a file counts as last changed, in milliseconds since the epoch."""
+    os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+
 def append_line(path: Path, line: bytes, *, durable: bool) -> None:
     """Append a line with one write(), after ending a torn last line. OSError if it fails."""
     fd = os.open(path, _APPEND, 0o600)

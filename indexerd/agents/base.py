@@ -39,7 +39,7 @@ class LineClass(NamedTuple):
     """The classification of a line."""
 
     code: int  # packed (entries.py)
-    text: str = ""  # typed by a human
+    text: str = ""  # typed by a human, or a sub-agent's task
     queued: bool = False  # typed while the agent was working
     settled: bool = True  # its parts will not change
 

@@ -152,8 +152,9 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at, created, time_ms(time.get("completed")))
         memory.answer = row if what.kind is Kind.ASSISTANT else -1
-    if what.kind is Kind.USER:
+    if what.kind is Kind.USER or what.text:
         tree.opened_by(row, lambda: safe_line(what.text))
+    if what.kind is Kind.USER:
         # A fork copies messages with new ids, but with their times.
         tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
     asks = [part for part in _parts(line) if part.get("tool") == _ASKING]
@@ -212,7 +213,7 @@ def _asked(parts: list[Fields], child: bool) -> LineClass:
     if not text and _is_shell_note(parts):
         return LineClass(Kind.CUSTOM)
     if child or not (text or types & {"file", "agent"}):
-        return LineClass(PROMPTED, settled=bool(parts))
+        return LineClass(PROMPTED, text, settled=bool(parts))
     return LineClass(PROMPT, text)
 
 

@@ -435,12 +435,11 @@ def _mark_of(size: int, inode: int = 0, ends: bytes = b"") -> bytes:
 def _append(place: Path, blocks: Iterable[bytes], size: int, mark: bytes, *, fresh: bool) -> None:
     """Append a frame with a file's next blocks, and a mark."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else os.O_APPEND)
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    frame = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compressobj(size=size)
     with os.fdopen(os.open(place, flags, 0o600), "wb") as file:
-        with compressor.stream_writer(file, closefd=False, size=size) as frame:
-            for block in blocks:
-                frame.write(block)
-        file.write(mark)
+        for block in blocks:
+            file.write(frame.compress(block))
+        file.write(frame.flush() + mark)
         file.flush()
         os.fsync(file.fileno())
 
@@ -479,17 +478,16 @@ def _blocks(place: Path, *, marked: bool) -> Iterator[bytes]:
 
 def _repack(live: Path, new: Path) -> bool:
     """Compress a copy as one frame, with a mark; return whether the copy was whole."""
-    compressor = zstandard.ZstdCompressor(level=FINAL_LEVEL, write_checksum=True)
+    frame = zstandard.ZstdCompressor(level=FINAL_LEVEL, write_checksum=True).compressobj()
     size = 0
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         try:
-            with compressor.stream_writer(file, closefd=False) as frame:
-                for block in _blocks(live, marked=False):
-                    frame.write(block)
-                    size += len(block)
+            for block in _blocks(live, marked=False):
+                file.write(frame.compress(block))
+                size += len(block)
         except zstandard.ZstdError:
             return False
-        file.write(_mark_of(size))
+        file.write(frame.flush() + _mark_of(size))
         file.flush()
         os.fsync(file.fileno())
     return True

@@ -62,7 +62,11 @@ def _switch(*, on: bool) -> str:
         aside("the daemon is not running; it will read this when it starts")
     if as_json({"enabled": on, "file": str(file), "did": done[0]["did"]}):
         return ""
-    return f"{'on' if on else 'off'}: {render.exact(str(file))}"
+    where = render.exact(str(file))
+    if not on:
+        return f"no more copies are made; those that exist stay (set in {where})"
+    copies = render.exact(str(_archive().directory))
+    return f"the daemon keeps copies of all sessions from now on in {copies} (set in {where})"
 
 
 @command()
@@ -81,15 +85,18 @@ def off() -> str:
 def status() -> Iterator[str]:
     """Show how many sessions have copies, and their size."""
     archive, settings = _archive(), current().loaded.settings.archive
-    answer = {"enabled": settings.enabled, "directory": str(archive.directory)}
+    answer: dict[str, Any] = {"enabled": settings.enabled, "directory": str(archive.directory)}
     answer |= {"maxGb": settings.max_gb}
     for kind in (LIVE, GONE):
         found = [*archive.entries(kind)]
         answer[f"{kind}Sessions"] = sum(source.is_session for source, _ in found)
         answer[f"{kind}Bytes"] = sum(status.st_size for _, status in found)
     if not as_json(answer):
-        answer["archive"] = "on" if answer.pop("enabled") else "off"
-        yield from render.fields(answer, f"archive {' '.join(answer)}")
+        gone, live = answer["goneSessions"], answer["liveSessions"]
+        yield f"{'on' if settings.enabled else 'off'}: {render.exact(str(archive.directory))}"
+        yield f"copies of {count(live, 'session')}, and of {gone:,} whose file is gone"
+        size = (answer["liveBytes"] + answer["goneBytes"]) / 1e9
+        yield f"{size:.3g} of at most {settings.max_gb:g} GB"
 
 
 archive = click.Group(
@@ -149,8 +156,10 @@ def restore(ref: str, to: str | None) -> Iterator[str]:
     archive = _archive()
     files = _files(archive, row)
     if not files:
-        gone = "the archive has no copy of this session"
-        raise NotFoundError(gone if row["gone"] else "the session's file is there already")
+        if not row["gone"]:
+            hint = f"nothing to restore: {render.exact(row['sessionFile'])}"
+            raise NotFoundError("the session's file is there already", hint=hint)
+        raise NotFoundError("the archive has no copy of this session", hint="it cannot be restored")
     written: list[str] = []
     top = os.path.commonpath([os.path.dirname(each.path) for each in files])  # noqa: PTH120 - text
     for each in files:

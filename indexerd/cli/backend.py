@@ -90,7 +90,7 @@ class Clock:
 
     def __init__(self, what: str = "", *, silent: bool) -> None:
         self._silent = silent or not sys.stderr.isatty()
-        self._what = what and f"{what}, "
+        self.what = what
 
     def __enter__(self) -> Self:
         if not self._silent:
@@ -103,16 +103,16 @@ class Clock:
 
     def show(self, what: str, done: int, total: int) -> None:
         """Name the work, and how much of how much (or 0) is done."""
-        self._what = f"{what}: {done:,} of {total:,}, " if total else f"{what}, "
+        self.what = f"{what}: {done:,} of {total:,}" if total else what
 
     def _count(self) -> None:
         ticks = 0
         while not self._done.wait(_TICK):
             ticks += 1
-            time = f"{seconds} s " if (seconds := int(ticks * _TICK)) else ""
-            if time or self._what:
-                room = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-                aside(f"\r\x1b[K{f'{self._what}{time}…'[:room]}", end="")
+            time = f"{seconds} s" if (seconds := int(ticks * _TICK)) else ""
+            if shown := f"{self.what} ({time})" if self.what and time else self.what or time:
+                room = os.get_terminal_size(sys.stderr.fileno()).columns - 3
+                aside(f"\r\x1b[K{shown[:room]} …", end="")
         aside("\r\x1b[K" if ticks else "", end="")
 
     def __exit__(self, *_: object) -> None:

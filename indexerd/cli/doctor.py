@@ -55,7 +55,10 @@ def _checks(app: App) -> Iterator[Check]:
 
     places, loaded = app.places, app.loaded
     finding = str(places.config_file)
-    finding += "".join(f"; {bad['key']}: {bad['message']}" for bad in loaded.problems)
+    if not places.config_file.exists():
+        finding = f"defaults; there is no {finding}"
+    for bad in loaded.problems:
+        finding += f"; {bad['key']}: {bad['message']}" if bad["key"] else f"; {bad['message']}"
     yield "configuration", "bad" if loaded.problems else "ok", finding, "indexerd config check"
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         yield name, *_looked(path, writable=True)

@@ -164,7 +164,9 @@ def _text(value: Any, name: str = "") -> str:
         words = {"cacheRead": "cache read", "cacheWrite": "cache write"}
         return ", ".join(f"{compact(n)} {words.get(key, key)}" for key, n in value.items() if n)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {text}" for key, text in _as_texts(value).items())
+        texts = {} if name == "toolsUsed" else _as_texts(value)  # tools' names are no words
+        texts = texts or {key: _text(each) for key, each in value.items()}
+        return ", ".join(f"{key} {text}" for key, text in texts.items())
     if isinstance(value, list):
         more = f" and {len(value) - _SHOWN} more" if len(value) > _SHOWN else ""
         return ", ".join(map(_text, value[:_SHOWN])) + more

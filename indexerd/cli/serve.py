@@ -42,7 +42,7 @@ _WAITING = {  # the reasons of indexing/policy.py, and what is true of these ses
     "due": "are old, and no local model is configured",
     "refused": "were declined by the model",
 }
-_OF_ONE = {"have": "has", "are": "is", "were": "was"}
+_OF_ONE = {"have": "has", "are": "is", "were": "was", "belong": "belongs"}
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 
@@ -71,16 +71,18 @@ def run(*, once: bool) -> int:
 
     os.umask(0o077)
     app, home = current(), Path.home()
+    clock = Clock(silent=app.json)
     view = _called(app, "web", "--beside-daemon", "--listen")
     try:
         daemon = Daemon(app.places, app.loaded, os.environ, home, view=view, watching=not once)
         if not once:
             asyncio.run(daemon.serve())
             return 0
-        with Clock(silent=app.json) as clock:
+        with clock:
             report = asyncio.run(daemon.once(clock.show))
     except KeyboardInterrupt:
-        aside("interrupted; run it again to go on")
+        at = f" ({clock.what})" if clock.what else ""
+        aside(f"interrupted{at}; run it again to go on")
         return INTERRUPTED
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd restart us
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
@@ -114,13 +116,13 @@ def _lines(app: App, report: Report) -> Iterator[str]:
 
 def _summary(report: Report, least: int) -> str:
     parts = [count(report.sessions, "session"), f"{len(report.models):,} named"]
-    waiting = report.waiting.most_common()
-    for why, many in waiting:
-        what = _WAITING[why].format(least=least)
-        if many == 1:
-            first, _, rest = what.partition(" ")
-            what = f"{_OF_ONE.get(first, first)} {rest}"
-        parts.append(f"{many:,} {what}")
+    waiting = report.waiting - Counter(below_threshold=report.named_before)
+    facts = [(report.named_before, "were named before")]
+    facts += [(many, _WAITING[why].format(least=least)) for why, many in waiting.most_common()]
+    for many, what in (*facts, (report.subagents, "belong to sub-agents")):
+        first, _, rest = what.partition(" ")
+        verb = _OF_ONE.get(first, first) if many == 1 else first
+        parts += [f"{many:,} {verb} {rest}"] if many else []
     kinds = Counter(kind for kind, _ in report.failed.values())
     parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
     if report.unreadable:
@@ -185,6 +187,8 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     link = login_link(app.places.state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])
+        if sys.stdout.isatty() and running.pid == os.getpid():
+            aside("It works once, within five minutes. Control-C stops the server.")
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # else a text browser may open here
     if opening and (sys.platform == "darwin" or any(map(os.environ.get, screens))):
         import webbrowser

@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from itertools import count as count_from
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +83,22 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
         columns += " machine"
     render.page(render.records(columns, shown))
     if not rows:
-        aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
+        where = f"there is no page {page}" if page > 1 else "no sessions"
+        aside(where if everywhere or page > 1 else f"{where} here; --all lists every project's")
     if params["cursor"]:
         aside(f"more: --page {page + 1}, or a larger -n")
 
 
 def _shorten(rows: list[dict[str, Any]]) -> None:
-    """Cut ids as far as they tell the rows apart: names need the room."""
-    ids = {row["sessionId"] for row in rows}
-    length = next(n for n in range(8, 1000) if len({key[:n] for key in ids}) == len(ids))
+    """Cut each id as far as it tells its row from the others: names need the room."""
+    ids = sorted({row["sessionId"] for row in rows})
+    apart = [next(n for n in count_from(8) if one[:n] != other[:n]) for one, other in pairwise(ids)]
+    lengths = map(max, [8, *apart], [*apart, 8])  # with the ids before and after
+    short = {
+        key: key[:length] for key, length in zip(ids, lengths, strict=False)
+    }  # no id, one length
     for row in rows:
-        row["sessionId"] = row["sessionId"][:length]
+        row["sessionId"] = short[row["sessionId"]]
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
@@ -123,6 +130,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
     row["namedBy"] = by[row["nameSource"]]
+    row["createdAt"] = min(row["createdAt"], row["modifiedAt"])  # a fork's messages may be older
     yield from render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
@@ -179,7 +187,8 @@ def search(limit: int, **params: Any) -> Iterator[str]:
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if not answer["hits"]:
-        aside(f'no session matches "{safe(params["query"])}"')
+        shown = safe(params["query"])
+        aside(f"no session matches {shown}" if '"' in shown else f'no session matches "{shown}"')
 
 
 @cli.method("family", cli.REF)
@@ -289,13 +298,20 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
     call = cli.current().call
     row = call("update", {"ref": ref, "cwd": project()})  # finds the session; changes nothing
     own = call("get", {"ref": row["sessionId"]})["tags"]
+    tags = tuple(each.removeprefix("#") for each in tags)
     if not all(each.strip() for each in tags):
         raise UsageError("a tag is empty")
     dropped = {each.casefold() for each in remove}
     kept = [each for each in (*own, *tags) if each.casefold() not in dropped]
+    if lacking := dropped - {each.casefold() for each in own}:
+        aside(f"no tag of yours: {safe(', '.join(sorted(lacking)))}")
     if tags or remove:
         row = call("update", {"ref": row["sessionId"], "tags": kept})
-    return "" if cli.as_json(row) else safe(", ".join(kept), 4000)
+    if cli.as_json(row):
+        return ""
+    if not kept:
+        aside("no tags of yours")
+    return safe(", ".join(kept), 4000)
 
 
 @cli.command(
@@ -332,6 +348,8 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
         raise UsageError("not a terminal: pass --yes", hint="nothing was removed")
     aside(f"{safe(planned['name'] or '')}  {safe(planned['sessionId'])}")
     aside("Its name, summary, digests and searchable text go, and your title, tags and notes.")
+    if planned["files"]:
+        aside("These files are deleted:")
     for path in planned["files"]:
         aside(f"  {render.exact(path)}")
     last = "Also delete the agent's own file?"
@@ -357,7 +375,11 @@ def move(old: str | None, new: str | None, *, undo: bool) -> Iterator[str]:
     if cli.as_json(answer):
         return
     if old:
-        yield f"{count(answer['sessions'], 'session')} moved"
+        found, there = count(answer["sessions"], "session"), old if undo else new
+        if answer["sessions"]:
+            yield f"{found} now found in {render.exact(there or '')}; no file was moved"
+        else:
+            yield f"noted, but no session began in {render.exact(old)}"
         return
     yield from render.records("old new by at", answer["moves"])
     if not answer["moves"]:

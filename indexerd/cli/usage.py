@@ -48,7 +48,7 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
     if cli.as_json(answer):
         return
     if not answer["days"]:
-        aside("nothing was used" + (f" since {answer['since']}" if since else " yet"))
+        aside("nothing was used " + (f"on or after {answer['since']} (UTC)" if since else "yet"))
     elif by:
         yield from _group(by, answer[_GROUPS[by]])
     else:

@@ -26,6 +26,7 @@ from indexerd.sources.opencode_copy import rows_of
 from indexerd.sources.roots import Layout
 
 NEARLY_FULL = 0.9  # share of the limit from which `status` warns
+LOWERED = 1.05  # times the limit: only a lower limit leaves so much, and that removes nothing
 SLACK = 0.01  # share of the limit that is freed besides, so that not each copy looks at all others
 GIGABYTE = 1e9
 RESTLESS = 10  # times quiet_seconds after which a session is copied although it still grows
@@ -271,6 +272,8 @@ class Keeper:
             return None
         entries, victims, free = self._entries(), list[Source](), 0
         self.size = sum(status.st_size for _, status in entries)
+        if self.size > LOWERED * most:
+            return None
         for old, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
             if self.size - free + need <= (1 - SLACK) * most:
                 break
@@ -297,6 +300,8 @@ class Keeper:
             if self.skipped:
                 cause += f", and {count(len(self.skipped), 'session')} did not fit"
             cure = "raise [archive] max_gb, or pin what must stay: the oldest copies go first"
+            if self.size > LOWERED * limit * GIGABYTE:
+                cure = "raise [archive] max_gb: until then nothing is copied, and nothing removed"
             yield "archive_full", cause, cure
 
 

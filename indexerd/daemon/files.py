@@ -27,6 +27,7 @@ from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.forks import ForkResolver, take_in
 from indexerd.sources.roots import Layout, SessionRoot
+from indexerd.sources.scan import described
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
 from indexerd.sources.tail import Block, Cursor, Look, Read, Tail, Verdict
@@ -496,6 +497,8 @@ class Files:
         if not is_session_id(header.session_id):
             file.problem = "its session id is invalid"
             return None
+        if file.agent == "claude" and header.subagent and not state.name:
+            state.name = described(file.path)
         info = info_of(
             state,
             agent=file.agent,

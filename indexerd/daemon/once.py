@@ -33,6 +33,8 @@ class Report(NamedTuple):
     failed: dict[str, Failure]
     waiting: Counter[str]  # sessions that were left out, by reason (indexing/policy.py)
     unreadable: int  # files and directories
+    named_before: int = 0  # of the sessions that wait for new prompts
+    subagents: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -77,7 +79,17 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     library = pipeline.library
     unreadable = len(library.files.problems())
     unreadable += len(library.last_scan.unreadable) if library.last_scan else 0
-    return Report(len(pipeline.known), models, digests.digested, failed, reasons, unreadable)
+    few = (pipeline.known[key] for key in left_out if waiting[key] == "below_threshold")
+    return Report(
+        sessions=len(pipeline.known),
+        models=models,
+        digested=digests.digested,
+        failed=failed,
+        waiting=reasons,
+        unreadable=unreadable,
+        named_before=sum(known.meta is not None for known in few),
+        subagents=sum(known.info.subagent for known in pipeline.known.values()),
+    )
 
 
 def _speed_up(pipeline: Pipeline, stack: ExitStack) -> None:

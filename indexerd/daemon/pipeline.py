@@ -194,7 +194,7 @@ class Pipeline:
             if not undo and not Path(new).is_dir():
                 raise UsageError(f"{new} is not a directory", hint="move it first")
             at = int(1000 * self.now())
-            self.library.projects.move(old, new, at=at, by="user", undo=undo)
+            self.library.projects.move(old, new, at=at, undo=undo)
 
         return await self._place(move)
 

@@ -2,7 +2,7 @@
 
 Days are UTC; lines without a time count on the day their session began. A day of a session counts
 if something was used on it; sub-agents' sessions use tokens but are not counted as sessions.
-Sessions that are ranked, and contexts, are those of the sessions last active in the range. What
+The longest sessions, and contexts, are those of the sessions last active in the range. What
 indexing cost is what the budget's journal still has.
 """
 
@@ -31,7 +31,7 @@ _SHOWN = ("sessionId", "name", "agent", "cwd", "movedTo", "modifiedAt", *_AMOUNT
 
 _USED = """WITH used AS MATERIALIZED (
   SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, project AS cwd,
-    CASE WHEN NOT subagent THEN id END AS own,
+    CASE WHEN NOT subagent THEN id END AS own, session.hidden AS hidden,
     usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost, estimated
   FROM usage JOIN session USING (id)
   WHERE date BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
@@ -57,8 +57,8 @@ def usage(store: StateStore, args: Usage, calls: Path, hidden: Sequence[str] = (
         "since": _date(first) if args.since else None,
         "until": _date(last) if args.until else None,
         **_grouped(store, span),
-        "longest": _ranked(store, "duration", span),
-        "mostPrompts": _ranked(store, "prompts", span),
+        "longest": _longest(store, span),
+        "mostPrompts": _most_prompts(store, span),
         "context": _contexts(store, span),
         "indexing": _indexing(calls, first, last),
     }
@@ -104,13 +104,28 @@ def _sums(sums: Sequence[Any]) -> Row:
     }
 
 
-def _ranked(store: StateStore, by: str, span: tuple[Any, ...]) -> list[Row]:
+def _longest(store: StateStore, span: tuple[Any, ...]) -> list[Row]:
     sql = (
-        f"SELECT id FROM session WHERE {_IN_SPAN} AND {by} > 0"  # noqa: S608 - our own
-        f" ORDER BY {by} DESC, id LIMIT {RANKED}"
+        f"SELECT id FROM session WHERE {_IN_SPAN} AND duration > 0"  # noqa: S608 - our own
+        f" ORDER BY duration DESC, id LIMIT {RANKED}"
     )
-    rows = store.get_many(row[0] for row in store.select(sql, *_times(span)))
-    return [{key: row.get(key) for key in _SHOWN} for row in rows.values()]
+    return _shown(store, (row[0] for row in store.select(sql, *_times(span))))
+
+
+def _most_prompts(store: StateStore, span: tuple[Any, ...]) -> list[Row]:
+    """List the sessions with the most prompts in the range; these are their `userMessageCount`."""
+    sql = (
+        f"{_USED} SELECT own, total(prompts) AS asked FROM used WHERE own NOTNULL AND NOT hidden"  # noqa: S608 - our own
+        f" GROUP BY own HAVING asked ORDER BY asked DESC, own LIMIT {RANKED}"
+    )
+    asked = dict(store.select(sql, *span))
+    rows = _shown(store, asked)
+    return [row | {"userMessageCount": int(asked[row["sessionId"]])} for row in rows]
+
+
+def _shown(store: StateStore, session_ids: Iterable[str]) -> list[Row]:
+    rows = store.get_many(session_ids).values()
+    return [{key: row.get(key) for key in _SHOWN} for row in rows]
 
 
 def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:

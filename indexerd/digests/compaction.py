@@ -373,7 +373,7 @@ def _origin(row: dict[str, Any]) -> str:
         "name": row["name"],
         "directory": directory_of(for_people(row)),
         "git branch": row.get("gitBranch", ""),
-        "began": row["createdAt"],
+        "began": min(row["createdAt"], row["modifiedAt"]),  # a fork's messages may be older
         "last active": row["modifiedAt"],
         "handed over": iso(time.time()),
     }

@@ -197,7 +197,7 @@ def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
     if reloaded.code != 0:
         by_hand = f"systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
         why = f"systemd's user manager does not answer ({reloaded.first_line})"
-        return [f"the unit was written, but {why}; where it does, run: {by_hand}"]
+        return [f"the unit was written, but {why}; once it does, run: {by_hand}"]
     notes: list[str] = []
 
     def start(verb: str) -> Ran:

@@ -265,6 +265,7 @@ def decode(shape: type[_P], params: Mapping[str, Any], *, strict: bool = True) -
         why = re.sub("Invalid enum value .*", "not one of the known values", why, flags=re.DOTALL)
         why = re.sub("Expected `array` of length <= (.*)", r"at most \1 are allowed", why)
         why = re.sub("Expected `str` of length <= (.*)", r"at most \1 characters are allowed", why)
+        why = why.replace("Expected `str` of length >= 1", "is empty")
         why = re.sub("Expected `(?:int|float)` >= (.*)", r"must be at least \1", why)
         why = re.sub("Expected `(?:int|float)` <= (.*)", r"must be at most \1", why)
         field = at.strip(".`") or "params"

@@ -50,7 +50,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
     def line(text: str) -> str:
         return redact(clean_line(text[:_READ_MAX], _READ_MAX))[0]
 
-    source = f"{row.get('agent', '')} session in {row.get('cwd', '')}"
+    source = f"{row.get('agent', '')} session in {row.get('movedTo') or row.get('cwd', '')}"
     if meta is None:
         updated, tags = row["modifiedAt"], row["tags"]
         description = line(f"Not summarised yet. It begins: {line(row['firstUserMessage'] or '-')}")

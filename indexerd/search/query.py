@@ -85,8 +85,8 @@ def split_filters(query: str, now: float) -> tuple[list[Filter], str]:
             raise UsageError(f"agent: no such agent: {clean_line(value, _SHOWN_MAX)}", hint=hint)
         if name == "since":
             value = since(value, now)
-        if name == "project" and value.startswith(("/", "~")):
-            name, value = "cwd", os.path.expanduser(value)  # noqa: PTH111 - no error without a home
+        if name == "project":
+            value = os.path.expanduser(value)  # noqa: PTH111 - no error without a home
         filters.append(Filter(**{name: value}))
         return " "
 

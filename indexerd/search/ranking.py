@@ -73,6 +73,7 @@ _SECOND = 0.5  # factor for the second best place
 _OWN = 0.6  # factor for a session's own texts as such a place: they are long
 _MOST = 0.5  # share of rarity that a session needs to be listed below those with all words
 _OLD = 0.95  # factor for an old session
+_PART = 0.7  # factor for a sub-agent's session, whose name is no title: its parent has the work
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions of which texts are loaded in addition to the limit
 _READ, _PAIR = 120, 2  # places of a term that are read; of more than two terms, thrice as many
@@ -102,7 +103,7 @@ class _Row(NamedTuple):
     name: str
     named: bool
     created: int
-    worth: float  # factor for how recently it was used
+    worth: float  # factor for how recently it was used, and whose it is
 
 
 _Shown = tuple[str, str, Message | None]  # field, text, message
@@ -388,12 +389,18 @@ class _Search:
         """Read all places of the best sessions that have one of the common terms."""
         near = self._read(either(texts for texts, *_ in queries), [], _CANDIDATES)
         self._sum_up()
-        best = sorted(self._found, key=lambda owner: -self._found[owner].score)
-        some = {*near, *best[:_CANDIDATES]}
+        rare = self._needed.difference(common)
+
+        def order(owner: int) -> tuple[int, float]:
+            found = self._found[owner]
+            return -len(rare & {n for place in found.places for n in place.terms}), -found.score
+
+        some = {*near, *sorted(self._found, key=order)[:_CANDIDATES]}
         self._found = {owner: self._found[owner] for owner in some}
         own = Query.const_score_query(Query.term_set_query(SCHEMA, "owner", [*some]), 0.0)
         for n in common:
-            self._read(both(queries[n][0], own), [n], 10 * _READ, again=True)
+            for query in queries[n]:
+                self._read(both(query, own), [n], 10 * _READ, again=True)
 
     def _read(
         self, query: Query, terms: Sequence[int], most: int, *, again: bool = False
@@ -469,12 +476,15 @@ class _Search:
     def _meet(self, session_ids: Iterable[str]) -> None:
         """Load sessions from the store, but no hidden ones, and none out of the scope."""
         new = [key for key in dict.fromkeys(session_ids) if key not in self._rows]
-        columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
+        columns = "id, name, named, created, modified, subagent"
+        columns += ", (SELECT max(modified) FROM session)"
         rows = self._index.store.some(columns, new) if new else ()
-        for session_id, name, named, created, modified, newest in rows:
+        for session_id, name, named, created, modified, subagent, newest in rows:
             if self._scope is None or session_id in self._scope:
                 worth = _OLD + (1 - _OLD) * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
-                self._rows[session_id] = _Row(name, bool(named), created, worth)
+                worth *= _PART if subagent else 1.0
+                titled = bool(named and not subagent)
+                self._rows[session_id] = _Row(name, titled, created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
         """Find texts that match a pattern, newest sessions first, for at most a second."""

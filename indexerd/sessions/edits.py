@@ -76,6 +76,18 @@ def with_patch(edit: FileEdit, patch: Iterable[str]) -> FileEdit:
     return _edit(edit.path, edit.kind, lines, edit.moved_to)
 
 
+def text_of(edit: FileEdit) -> list[str]:
+    """Return the lines of a file that an edit wrote whole; none if they are not all known."""
+    lines = edit.diff.split("\n")
+    whole = edit.kind in ("write", "create") and not edit.cut
+    return [line[1:] for line in lines] if whole and all(line[:1] == "+" for line in lines) else []
+
+
+def since(before: list[str], edit: FileEdit) -> FileEdit:
+    """Return an edit that wrote a file whole as what it changed of the file's lines before."""
+    return _edit(edit.path, edit.kind, _compared(before, text_of(edit)))
+
+
 def _words(command: Any) -> str:
     return " ".join(map(string, command)) if isinstance(command, list) else string(command)
 
@@ -109,8 +121,11 @@ def _joined(parts: Iterable[list[str]]) -> list[str]:
 
 
 def _changed(fields: dict[str, Any]) -> list[str]:
-    """Compare the old text with the new one."""
-    old, new = _lines(first_of(fields, _OLD)), _lines(first_of(fields, _NEW))
+    return _compared(_lines(first_of(fields, _OLD)), _lines(first_of(fields, _NEW)))
+
+
+def _compared(old: list[str], new: list[str]) -> list[str]:
+    """Compare the old lines with the new ones."""
     least = min(len(old), len(new))
     same = next((at for at in range(least) if old[at] != new[at]), least)
     left = least - same

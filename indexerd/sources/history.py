@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from indexerd.agents.claude.human import is_own_command
+from indexerd.agents.json_lines import as_dict, string
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
@@ -32,6 +34,15 @@ class _Line(msgspec.Struct, rename="camel"):
     timestamp: int  # milliseconds since the epoch
     project: str
     session_id: str
+    pasted_contents: Any = None
+
+    @property
+    def text(self) -> str:
+        """What was typed, and what was pasted: `display` has only its numbers and sizes."""
+        pasted = (
+            string(as_dict(each).get("content")) for each in as_dict(self.pasted_contents).values()
+        )
+        return "\n".join(filter(None, (self.display, *pasted)))
 
 
 @dataclass(slots=True)
@@ -151,6 +162,6 @@ def _rewritten(lines: Callable[[int, int], bytes], offset: int) -> bytes:
         "timestamp": iso_of_ms(line.timestamp),
         "cwd": line.project,
         "sessionId": line.session_id,
-        "message": {"role": "user", "content": line.display},
+        "message": {"role": "user", "content": line.text},
     }
     return _encode(entry) + b"\n"

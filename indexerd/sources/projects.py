@@ -1,9 +1,10 @@
 """Where the directories of sessions are now, and which project each of them belongs to.
 
 A project moves if the user says so (`indexerd move`), or if its repository is gone from its place,
-which another may have taken, and exactly one that sessions use has the same remote and the same
-first commit. That holds until the repository is back. A linked worktree belongs to the project of
-its main repository. Names alone mean nothing, and the disk is never searched.
+which another may have taken, and one with the same remote and the same first commit has appeared
+since: the only such repository that sessions use. That is worked out anew at each change, so it
+holds until the repository is back, or a second one appears. A linked worktree belongs to the
+project of its main repository. Names alone mean nothing, and the disk is never searched.
 
 What git says is kept, as it cannot be read again when a directory is gone: a worktree's repository,
 and a hash of each repository's remote and first commit.
@@ -15,12 +16,12 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexerd.disk import append_line
+from indexerd.disk import append_line, set_time
 from indexerd.errors import AccessError, NotFoundError, WriteError
 from indexerd.paths import within
 from indexerd.store.store import hashed
@@ -39,31 +40,64 @@ class Move(NamedTuple):
     by: str  # "user" or "git"
 
 
+class _Repository(NamedTuple):
+    """What is known of the repository in a directory."""
+
+    own: list[int]  # inode and time of its `.git`, which tell it from its copies; []: it is gone
+    remote: str  # a hash
+    mark: str  # a hash of what identifies it and its copies; "" if nothing does
+    since: int  # ms since the epoch when it came, at the earliest
+
+
+class _Left(NamedTuple):
+    """A repository that is gone from a directory."""
+
+    mark: str
+    at: int  # ms since the epoch
+    seen: int  # when it was last there: what was known then elsewhere is a copy
+
+
 class Projects:
     """Answers any thread from memory; one thread calls `look` and `move`."""
 
     def __init__(self, state_dir: Path) -> None:
         """AccessError: the file cannot be read."""
-        self.moves: tuple[Move, ...] = ()
         self.version = 0  # grows with every change
         self._path = state_dir / "projects.jsonl"
+        self._said: tuple[Move, ...] = ()  # by the user
         self._own: set[str] = set()  # directories whose moves are left to the user
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
-        self._marks: dict[str, str] = {}  # repositories, and hashes of what identifies them
-        self._inodes: dict[str, int | None] = {}  # of their .git: another may come to a place
-        self._left: dict[tuple[str, str], int] = {}  # when a hash's repository left a place
-        self._looked = 0  # when `look` last did, in milliseconds
+        self._here: dict[str, _Repository] = {}
+        self._left: dict[str, list[_Left]] = {}  # oldest first
+        self._found: dict[str, list[Move]] = {}  # where those are now, or where they were
+        self._looked = 0  # when `look` last did, in milliseconds: the file's time
         try:
             lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+            self._looked = self._path.stat().st_mtime_ns // 1_000_000 if lines else 0
         except OSError as bad:
             raise AccessError(f"cannot read {self._path}: {bad.strerror}") from None
         for line in lines:  # one may be torn by a crash
             with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 self._apply(json.loads(line))
+        self._find()
+
+    @property
+    def moves(self) -> list[Move]:
+        found = (move for moves in self._found.values() for move in moves)
+        return [*self._said, *(move for move in found if move.old != move.new)]
 
     def now(self, directory: str, began: int = 0) -> str:
         """Return where a directory is now, to sessions that began then (ms since the epoch)."""
-        for move in self.moves:
+        at = directory = self._as_said(directory, began)
+        while at:
+            for move in self._found.get(at, ()):
+                if began < move.at:
+                    return self._as_said(_moved(directory, at, move.new), began)
+            at = at.rpartition("/")[0]
+        return directory
+
+    def _as_said(self, directory: str, began: int) -> str:
+        for move in self._said:
             if began < move.at and within(directory, move.old):
                 directory = _moved(directory, move.old, move.new)
         return directory
@@ -102,36 +136,52 @@ class Projects:
         for root, main in roots.items():
             if main and main != self._mains.get(root, root):
                 self._write({"worktree": root, "main": main})
-        mains = {root for root, main in roots.items() if root == main}
-        for root in mains.union(self._marks):
+        for root in {*filter(None, roots.values()), *self._here}:
             self._identify(root, at)
         self._looked = at
-        for old, new, left in [*self._found_again()]:
-            self.move(old, new, at=left, by="git")
+        with suppress(OSError):
+            set_time(self._path, at)
 
     def _identify(self, root: str, at: int) -> None:
-        """Note what identifies a repository, if it is new or gone, or had no remote or commit."""
-        known, inode, git = (self._marks.get(root), self._inodes.get(root)), None, f"{root}/.git"
+        """Note what identifies a repository, if it is new or gone, or has a new remote."""
+        known, own, git = self._here.get(root), list[int](), f"{root}/.git"
         with suppress(OSError):
             inode = os.stat(git).st_ino  # noqa: PTH116 - text
             made = os.stat(f"{git}/description").st_ctime_ns // 1_000_000  # noqa: PTH116 - as above
-            at = min(at, max(made, self._looked))  # sessions may have begun in it already
-        if (not known[0] or known[1] != inode) and (new := (identity(root), inode)) != known:
-            self._write({"repository": root, "mark": new[0], "inode": inode, "at": at})
+            if os.path.realpath(root) == root:
+                own = [inode, made]
+                at = min(at, max(made, self._looked))  # sessions may have begun in it already
+        remote = hashed(_remote(root)).hex() if own else ""
+        if known and known.own == own and known.mark and known.remote == remote:
+            return
+        mark = identity(root) if own else ""
+        if known and known.own == own and mark in ("", known.mark):
+            return
+        line = {"repository": root, "own": own, "remote": remote, "mark": mark}
+        if own or known:
+            self._write(line | {"at": at, "seen": self._looked})
 
-    def _found_again(self) -> Iterator[tuple[str, str, int]]:
-        """Yield where a repository was, where it is now, and when it was gone."""
-        for (old, mark), left in self._left.items():
-            if old not in self._own and self.now(old, left - 1) == old:
-                same = [root for root, other in self._marks.items() if other == mark]
-                if len(same) == 1 and identity(same[0]) == mark:
-                    yield old, same[0], left
+    def _find(self) -> None:
+        """Work out where the repositories that are gone from their places are now."""
+        there: dict[str, list[str]] = {}
+        for root, repository in self._here.items():
+            there.setdefault(repository.mark, []).append(root)
 
-    def move(self, old: str, new: str, *, at: int, by: str, undo: bool = False) -> None:
-        """Note a move, or take it back; NotFoundError if there is no such move."""
+        def place(old: str, left: _Left) -> str:
+            same = there.get(left.mark, []) if left.mark else []
+            is_new = len(same) == 1 and self._here[same[0]].since >= left.seen
+            return same[0] if is_new and old not in self._own else old
+
+        self._found = {
+            old: [Move(old, place(old, left), left.at, "git") for left in every]
+            for old, every in self._left.items()
+        }
+
+    def move(self, old: str, new: str, *, at: int, undo: bool = False) -> None:
+        """Note a move by the user, or take any back; NotFoundError if there is no such move."""
         if undo and not any((move.old, move.new) == (old, new) for move in self.moves):
             raise NotFoundError("no such move", hint="`indexerd move` lists them")
-        self._write({"old": old, "new": new, "at": at, "by": by, "undo": undo})
+        self._write({"old": old, "new": new, "at": at, "undo": undo})
 
     def _write(self, line: dict[str, Any]) -> None:
         try:
@@ -139,6 +189,7 @@ class Projects:
         except OSError as bad:
             raise WriteError(f"cannot write {self._path}: {bad.strerror}") from None
         self._apply(line)
+        self._find()
         self.version += 1
 
     def _apply(self, line: dict[str, Any]) -> None:
@@ -147,18 +198,18 @@ class Projects:
             if line["main"] != line["worktree"]:
                 self._mains[line["worktree"]] = line["main"]
         elif "repository" in line:
-            root, mark = line["repository"], line["mark"]
-            if (before := self._marks.get(root)) and before != mark:
-                self._left[root, before] = line["at"]
-            if back := self._left.pop((root, mark), None):
-                gone = (root, back, "git")
-                self.moves = tuple(one for one in self.moves if (one.old, *one[2:]) != gone)
-            self._marks[root], self._inodes[root] = mark, line["inode"]
+            root, own, at = line["repository"], line["own"], line["at"]
+            before = self._here.get(root, _Repository([], "", "", at))
+            if before.own and before.own != own:
+                left = _Left(before.mark, at, line["seen"])
+                self._left[root] = [*self._left.get(root, ()), left]
+            since = before.since if before.own == own else at
+            self._here[root] = _Repository(own, line["remote"], line["mark"], since)
         else:
-            move = Move(line["old"], line["new"], line["at"], line["by"])
-            others = (one for one in self.moves if (one.old, one.new) != move[:2])
-            self._own |= {move.old} if move.by == "user" else set()
-            self.moves = tuple(others) if line["undo"] else (*self.moves, move)
+            move = Move(line["old"], line["new"], line["at"], "user")
+            others = (one for one in self._said if (one.old, one.new) != move[:2])
+            self._own |= {move.old}
+            self._said = tuple(others) if line["undo"] else (*self._said, move)
 
 
 def _moved(path: str, old: str, new: str) -> str:
@@ -168,7 +219,8 @@ def _moved(path: str, old: str, new: str) -> str:
 def repository(directory: str) -> tuple[str, str] | None:
     """Find the work tree that a directory is in, and the directory of its main repository.
 
-    The latter is "" if it is not there. None: no repository, or no such directory.
+    The latter is without symbolic links, and "" if it is not there. None: no repository, or no
+    such directory.
     """
     root = directory.rstrip("/")
     if not os.path.isdir(directory):  # noqa: PTH112 - never raises
@@ -176,7 +228,7 @@ def repository(directory: str) -> tuple[str, str] | None:
     while root:
         git = f"{root}/.git"
         if os.path.isdir(git):  # noqa: PTH112 - as above
-            return root, root
+            return root, os.path.realpath(root)
         if os.path.isfile(git):  # noqa: PTH113 - as above
             return root, _main(root, git)
         root = root.rpartition("/")[0]
@@ -197,21 +249,29 @@ def _main(root: str, git: str) -> str:
     return "" if not os.path.isdir(path) else above if name.startswith(".") else path  # noqa: PTH112 - never raises
 
 
+def _remote(root: str) -> str:
+    found = _REMOTE.search(_read(f"{root}/.git/config"))
+    return os.fsdecode(found[1]) if found else ""
+
+
 def identity(root: str) -> str:
-    """Hash a repository's remote and first commit; "" if it has none, or git is not there."""
-    remote = _REMOTE.search(_read(f"{root}/.git/config"))
-    if remote is None or os.path.exists(f"{root}/.git/shallow"):  # noqa: PTH110 - never raises
+    """Hash a repository's remote and oldest commit; "" if it has none, or git is not there."""
+    remote = _remote(root)
+    if not remote or os.path.exists(f"{root}/.git/shallow"):  # noqa: PTH110 - never raises
         return ""
-    argv = ("git", "-C", root, "rev-list", "--max-parents=0", "HEAD")
+    argv = ("git", "-C", root, "rev-list", "--max-parents=0", "--timestamp", "--all")
     env = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     env |= {"GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
     try:
         done = subprocess.run(  # noqa: S603 - without a shell
             argv, env=env, capture_output=True, timeout=_GIT_SECONDS, check=True, text=True
         )
+        first = min(
+            (int(time), commit) for time, commit in map(str.split, done.stdout.splitlines())
+        )
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
-    return hashed(os.fsdecode(remote[1]), *sorted(done.stdout.split())).hex()
+    return hashed(remote, first[1]).hex()
 
 
 def _read(path: str) -> bytes:

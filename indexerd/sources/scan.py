@@ -36,6 +36,7 @@ INDEX = "session_index.jsonl"
 INDEX_MAX = 64 * 1024 * 1024  # bytes of it that are read
 _UUID = 36  # characters with which the name of an agent's file ends
 THREADS_MAX = 100_000  # rows that are read
+DESCRIPTION_MAX = 64 * 1024  # bytes of its file that are read
 _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
 
 _Title = tuple[str, tuple[int, str]]  # a thread's id; the ms when its name was set, and the name
@@ -243,6 +244,17 @@ class Names:
         old, self._looks = self._names, looks
         self._names = dict.fromkeys(old, "") | {key: name for key, (_, name) in titles.items()}
         return {thread for thread, name in self._names.items() if old.get(thread, "") != name}
+
+
+def described(path: str) -> str | None:
+    """Read the description of a sub-agent's work, which Claude Code stores beside its session."""
+    with (
+        suppress(OSError, SessionUnreadableError, ValueError),
+        opened(f"{path.removesuffix('.jsonl')}.meta.json") as fd,
+    ):
+        fields = parse_object(os.read(fd, DESCRIPTION_MAX))
+        return safe_line(string(fields.get("description"))) or None
+    return None
 
 
 def _lines_of(path: str) -> Iterator[_Title]:

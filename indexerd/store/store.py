@@ -41,7 +41,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 12
+VERSION = 13
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
@@ -117,7 +117,7 @@ class Filter(NamedTuple):
     cwd: str | None = None  # the project's directory, or one below
     since: str | None = None  # an ISO-8601 time
     tag: str | None = None
-    project: str | None = None  # a directory's name, or several with slashes between
+    project: str | None = None  # a directory's path, its name, or several with slashes between
 
 
 def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
@@ -658,7 +658,11 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
             add("instr(tags, ?)", _listed([tag]))
         if project is not None:  # SQLite's lower() is for ASCII only, like that of bytes
             name = replace_surrogates(project).strip("/").encode().lower().decode()
-            add("instr('/' || lower(project) || '/', ?)", f"/{name}/")
+            begin = "\n/" if project.startswith("/") else "/"
+            places = " || ".join(
+                f"char(10) || {each} || '/'" for each in ("project", "place", "cwd")
+            )
+            add(f"instr(lower({places}), ?)", f"{begin}{name}/")
     return where, values
 
 

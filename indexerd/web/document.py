@@ -89,7 +89,7 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
             entry = read(row)
             pictures = pictures_of(lines.row(row)) if entry.images else ()
             nodes[row] = node_of(state, row, entry, room, pictures)
-        add_results(nodes, room)
+        add_results(state, nodes, room)
         tips = branches(session, _redacting(read, wish.redact) if wish.redact else read)["tips"]
     placed = [(at, tip) for tip in tips if (at := state.row(tip["leafId"])) is not None]
     labels = {key: cut(text, LABEL_ROOM) for key, text in session.labels.items()}

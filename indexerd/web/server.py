@@ -119,6 +119,6 @@ def _bound(listen: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except (ValueError, OSError) as bad:
-        hint = "use another port; port 0 means any free port"
+        hint = "use a loopback address and a free port; port 0 means any"
         cause = getattr(bad, "strerror", bad)
         raise UsageError(f"cannot listen on {listen}: {cause}", hint=hint) from None

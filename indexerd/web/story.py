@@ -25,7 +25,7 @@ from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolC
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.clipped import arguments, beside_results
-from indexerd.sessions.edits import FileEdit, edits_of, with_patch
+from indexerd.sessions.edits import FileEdit, edits_of, since, text_of, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
@@ -34,8 +34,9 @@ LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
 
-_BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
-_SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
+_BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
+_BEATS |= {"user": "ask", "task": "ask"}
+_SPOKEN = frozenset({"user", "task", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
 
@@ -153,9 +154,10 @@ class Room:
 def node_of(
     state: SessionState, row: int, entry: Entry, room: Room, pictures: Sequence[Image] = ()
 ) -> Node:
-    """Make the node of an entry."""
+    """Make the node of an entry; a sub-agent's first prompt, its parent's, is a `task`."""
     entry = entry if room.whole else as_seen(entry)
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
+    task = row in state.openings and bool(state.header and state.header.subagent)
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     asked = "" if room.whole else "\n\n".join(filter(None, map(_asked, entry.tools)))
     whole = "\n\n".join(filter(None, (whole, asked)))
@@ -172,7 +174,7 @@ def node_of(
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
-        kind=entry.kind.name.lower(),
+        kind="task" if task else entry.kind.name.lower(),
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
@@ -189,7 +191,7 @@ def node_of(
         failed=len(entry.failed) or int(wrong),
         images=entry.images,
         pictures=[*pictures],
-        quiet=is_quiet(entry, turn, whole.strip(JS_SPACE)),
+        quiet=not task and is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )
@@ -243,8 +245,8 @@ def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:
     return value
 
 
-def add_results(nodes: Mapping[int, Node], room: Room) -> None:
-    """Mark the calls that failed, and show the diffs that agents stored with results."""
+def add_results(state: SessionState, nodes: Mapping[int, Node], room: Room) -> None:
+    """Mark the calls that failed, and show the diffs that agents stored or that can be made."""
     for call in (call for node in nodes.values() for call in node.calls):
         call.failed = call.id in room.failed
         if len(call.edits) == 1 and (patch := room.patches.get(call.id)):
@@ -252,6 +254,19 @@ def add_results(nodes: Mapping[int, Node], room: Room) -> None:
             text = room.redact(text).text if room.redact else text
             (edit,) = call.edits = [with_patch(call.edits[0], text.split("\n"))]
             edit.diff = room.cut(edit.diff, room.most)
+    _compare_writes(state, nodes)
+
+
+def _compare_writes(state: SessionState, nodes: Mapping[int, Node]) -> None:
+    """Show a file that is written whole again as what changed, if nothing edited it between."""
+    known = dict[str, tuple[int, list[str]]]()  # path -> row of the newest edit, lines it wrote
+    for row, node in nodes.items():
+        for call in (call for call in node.calls if not call.failed):
+            for at, edit in enumerate(call.edits):
+                (above, before), lines = known.get(edit.path, (ROOT, [])), text_of(edit)
+                known[edit.path] = row, lines
+                if before and lines and state.leads_to(above, row):
+                    call.edits[at] = since(before, edit)
 
 
 def _results(entry: Entry, room: Room) -> list[Result]:

@@ -61,7 +61,7 @@ def test_a_full_disk_loses_nothing_and_is_retried(world: World) -> None:
         (copy,) = archived.copies("live", old.path.name)
         before = copy.read_bytes()
         ballast = fill(archived.directory)
-        old.answer(os.urandom(100_000).hex())
+        old.answer(os.urandom(1_000_000).hex())  # several blocks
         third = world.session(turns=3)
         third.answer(os.urandom(100_000).hex())
         until(lambda: "archive_unwritable" in problems(world), "the problem")

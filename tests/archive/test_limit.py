@@ -92,6 +92,24 @@ def test_a_raised_limit_lets_in_what_did_not_fit(world: World) -> None:
         wait(world, large.id, userMessageCount=2)
 
 
+def test_a_lowered_limit_removes_nothing(world: World) -> None:
+    """One mistyped number must not cost the only copies."""
+    archived = Archived(world)
+    world.configure("[archive]\nenabled = true\nmax_gb = 1\n")
+    gone, live = noisy(world, 30, 900_000), noisy(world, 5, 900_000)
+    with world.daemon() as daemon:
+        archived.copied(gone.path, live.path)
+        gone.path.unlink()
+        archived.taken_over(gone.id)
+        before = archived.copies()
+        world.configure(f"[archive]\nenabled = true\nmax_gb = {LIMIT}\n")
+        os.kill(daemon.pid, signal.SIGHUP)
+        until(lambda: "archive_full" in problems(world), "the warning")
+        noisy(world, 1)
+        until(lambda: "did not fit" in problems(world)["archive_full"], "the refusal")
+        assert archived.copies() == before
+
+
 @pytest.mark.parametrize("switch", ["on", "off"])
 def test_a_switch_without_effect_is_refused(world: World, switch: str) -> None:
     """Where the environment decides, or the daemon would not read the configuration."""

@@ -13,6 +13,8 @@ import pytest
 from tests.browser.exported import FORKED, PIXEL
 from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.e2e.clients import ClaudeSession
+from tests.e2e.world import until
 from tests.sessions.tree_sessions import entry, said
 
 if TYPE_CHECKING:
@@ -200,6 +202,31 @@ def test_family(home: Served, tabs: Tabs) -> None:
     orphan = home.put(parent=str(origin.path.with_name("2026-01-01T00-00-00-000Z_gone.jsonl")))
     page = opened(home, tabs, orphan)
     expect(unfold(page).locator("#family")).to_contain_text("session is unknown: ")
+    assert findings(page) == []
+
+
+def test_sub_agents(home: Served, tabs: Tabs) -> None:
+    """S3.18: a parent leads to all of them; the page of each begins with its task."""
+    origin = ClaudeSession(home.world.root / "home")
+    origin.turn("Have the lexer reviewed.")
+    folder = origin.path.with_suffix("") / "subagents"
+    named = {"sessionId": origin.id, "isSidechain": True}
+    for at in range(5):
+        helper = ClaudeSession(
+            origin.path.parent, folder=folder, session_id=f"agent-{at}{origin.id}"
+        )
+        helper.prompt(f"Review part {at}.\n\nReport **every** fault.", **named)
+        helper.line("assistant", message={"role": "assistant", "content": "It is sound."}, **named)
+    until(lambda: home.world.row(helper.id) and home.world.row(origin.id), "the sessions")
+    page = home.open(tabs, f"/s/{origin.id}")
+    expect(page.locator("#kin")).to_contain_text("Review part")
+    page.locator("#kin").get_by_role("button", name="2 more").click()
+    page.locator("#family").get_by_role("link", name="Review part 4.").click()
+    expect(page.locator("#title")).to_contain_text("Review part 4.")
+    expect(shown(page).locator(".said").first).to_contain_text("Task from the parent session")
+    expect(shown(page).locator("strong")).to_have_text("every")
+    expect(page.locator("#tree .row").first).to_contain_text("Review part 4.")
+    expect(page.locator("#kin")).to_contain_text("sub-agent of Have the lexer reviewed.")
     assert findings(page) == []
 
 

@@ -103,6 +103,9 @@ def test_run_once_prints_a_report(world: World) -> None:
     report = {"sessions": 3, "indexed": [second.id], "digested": []}
     report |= {"skipped": 2, "waiting": {"below_threshold": 2}, "unreadable": 0, "failed": []}
     assert world.run("run", "--once", "--json") == report
+    world.run("run", "--once")
+    named, few = "2 were named before", "1 has fewer than 5 new prompts"
+    assert world.stderr == f"3 sessions, 0 named, {named}, {few}\n"
     odd = first.path.read_text().replace(first.id, "../odd")
     first.path.with_name("2026-11-20_odd.jsonl").write_text(odd)
     world.run("run", "--once")

@@ -143,6 +143,30 @@ def test_json_is_complete_and_names_what_was_cut(monkeypatch: pytest.MonkeyPatch
     ]
 
 
+def test_a_file_written_again_shows_what_changed() -> None:
+    """Only below the write before; after an edit or a failed write the text is not known."""
+
+    def wrote(entry_id: str, parent: str | None, content: str) -> bytes:
+        fields = {"path": "/w/a.py", "content": content}
+        call = {"type": "toolCall", "id": entry_id, "name": "write", "arguments": fields}
+        return said(entry_id, parent, "assistant", content=[call])
+
+    data = session(
+        wrote("a", None, "1\n2\n3\n"),
+        wrote("b", "a", "1\n2\n4\n"),
+        said("r", "b", "toolResult", "No.", toolCallId="b", toolName="write", isError=True),
+        wrote("c", "r", "1\n2\n5\n"),
+        wrote("d", "a", "1\n2\n6\n"),
+        said("e", "d", "assistant", content=[edit_call("e", "6", "7")]),
+        wrote("f", "e", "1\n2\n8\n"),
+    )
+    found = exported(opened(data), Wish())
+    calls = {node["id"]: node["calls"][0] for node in found["nodes"] if node.get("calls")}
+    (edit,) = calls.pop("c")["edits"]
+    assert edit["diff"] == " 1\n 2\n-3\n+5"
+    assert [call["edits"][0]["added"] for call in calls.values()] == [3, 3, 3, 1, 3]
+
+
 def test_a_gist_has_no_part_of_a_secret() -> None:
     """S2.21: with `--redact` a text is redacted before it is cut."""
     token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"

@@ -119,7 +119,7 @@ def _user(line: Fields, child: bool) -> LineClass:
         return LineClass(machine)
     if not text and not _pictured(content):
         return LineClass(Kind.CUSTOM)
-    return LineClass(PROMPTED) if child else LineClass(PROMPT, request(text) or text)
+    return LineClass(PROMPTED if child else PROMPT, request(text) or text)
 
 
 def _by_machine(line: Fields, text: str) -> int | None:

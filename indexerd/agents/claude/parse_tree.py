@@ -182,7 +182,7 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     if what.code == ANSWERS[Turn.OPEN]:
         asks = any(string(block.get("name")) in _ASKING for block in content_of(line))
         tree.asking = row if asks else tree.asking
-    if what.code == PROMPT == tree.codes[row]:
+    if (what.code == PROMPT or what.text) and what.code == tree.codes[row]:
         tree.opened_by(row, lambda: preview(what.text))
     if what.code == PROMPTED and not child:
         _planned(tree, memory, line)
@@ -215,6 +215,7 @@ def _whose(tree: Tree, memory: Memory, header: Header, line: Fields) -> None:
             if tree.kind(row) in _TALK:
                 tree.codes[row] = Kind.OTHER
         tree.leaf = memory.tail = memory.opener = NOWHERE
+        tree.openings.clear()
         tree.header = replace(header, subagent=False, parent_id=None)
 
 

@@ -37,12 +37,16 @@
     ].filter(Boolean));
   }
 
+  function began({ createdAt, modifiedAt }) { // a fork's messages may be older than its file
+    return modifiedAt < createdAt ? modifiedAt : createdAt;
+  }
+
   function brief(session) { // what matters most, in one line
-    const { agent, models = [], durationMs, userMessageCount: asks, createdAt } = session;
+    const { agent, models = [], durationMs, userMessageCount: asks } = session;
     return [
       agent, models.length > 1 ? `${models[models.length - 1]} and ${models.length - 1} more` : models[0],
       cost(session), lasted(durationMs), asks ? count(asks, "prompt") : "",
-      moment(createdAt) ? when(createdAt).textContent : "", mark(session),
+      moment(began(session)) ? when(began(session)).textContent : "", mark(session),
     ].filter(Boolean);
   }
 
@@ -76,7 +80,7 @@
       ["Agent", [session.agent, (session.models || []).join(", ")].filter(Boolean).join(" · ")],
       ["Directory", session.cwd, 1],
       ["Git branch", session.gitBranch, 1],
-      [`Time (${zone})`, timed("to", session.createdAt, session.modifiedAt)],
+      [`Time (${zone})`, timed("to", began(session), session.modifiedAt)],
       ["Messages", session.messageCount ? digits(session.messageCount) : ""],
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
       ["Cost", cost(session)],

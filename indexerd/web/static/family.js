@@ -4,9 +4,10 @@
 // family of one is not drawn, except for a missing parent.
 ((indexerd) => {
   "use strict";
-  const { $, el, count, when } = indexerd.helpers;
+  const { $, el, button, count, when } = indexerd.helpers;
   const FROM = { fork: "fork of", subagent: "sub-agent of" };
   const NEAR = 3; // children named above the conversation
+  const NAME = 60; // characters of their names
   const HOW = { fork: "fork", subagent: "sub-agent" };
 
   function item(member, own) {
@@ -15,7 +16,8 @@
     one.href = `/s/${encodeURIComponent(member.sessionId)}`;
     if (own) one.setAttribute("aria-current", "page");
     one.dataset.id = member.sessionId;
-    const facts = [member.agent, when(member.modifiedAt), count(member.userMessageCount, "prompt"),
+    const asks = member.userMessageCount;
+    const facts = [member.agent, when(member.modifiedAt), asks ? count(asks, "prompt") : "",
       member.gone ? "gone" : member.archived ? "archived" : ""].filter(Boolean);
     if (HOW[member.relation]) one.append(el("span", "who", HOW[member.relation]), " ");
     one.append(el("bdi", "words", member.name), " ",
@@ -25,10 +27,16 @@
   }
 
   const link = ({ sessionId, name }) => {
-    const one = el("a", "", name);
+    const one = el("a", "", name.length > NAME ? `${name.slice(0, NAME - 1)}…` : name);
     one.href = `/s/${encodeURIComponent(sessionId)}`;
     return one;
   };
+
+  function all() { // show the whole family
+    $("details").open = true;
+    $("family").scrollIntoView({ block: "center" });
+    $("family").querySelector("a").focus({ preventScroll: true });
+  }
 
   function near(members, ownId) { // the parent and the children, as links
     const at = members.findIndex(({ sessionId }) => sessionId === ownId), own = members[at];
@@ -38,7 +46,7 @@
     const below = members.slice(at + 1, end < 0 ? members.length : end);
     const children = below.filter(({ depth }) => depth === own.depth + 1);
     const listed = children.slice(0, NEAR).flatMap((one, place) => (place ? [", ", link(one)] : [link(one)]));
-    if (children.length > NEAR) listed.push(`, ${children.length - NEAR} more`);
+    if (children.length > NEAR) listed.push(", ", button("plain", `${children.length - NEAR} more`, all));
     return [
       parent ? el("span", "", `${FROM[own.relation] || FROM.fork} `, link(parent)) : "",
       children.length ? el("span", "", "children: ", ...listed) : "",

@@ -12,9 +12,9 @@
   const BEFORE = 30; // characters before a found word
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
-    user: "You", assistant: "Answer", tool: "Result", bash: "Shell command", system: "System",
-    custom: "Client", compaction: "Compaction", branch_summary: "Abandoned branch",
-    setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
+    user: "You", task: "Task from the parent session", assistant: "Answer", tool: "Result",
+    bash: "Shell command", system: "System", custom: "Client", compaction: "Compaction",
+    branch_summary: "Abandoned branch", setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
   const opened = new Map(); // what the reader opened and closed, by key
 

@@ -16,10 +16,19 @@ class History:
         self.path = world.root / "home/.claude/history.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def add(self, text: str, session_id: str = "", *, cwd: str = "/w", days: float = 90) -> str:
+    def add(
+        self,
+        text: str,
+        session_id: str = "",
+        *,
+        cwd: str = "/w",
+        pasted: str = "",
+        days: float = 90,
+    ) -> str:
         session_id = session_id or str(uuid.uuid4())
         at = int(1000 * (time.time() - days * 86_400))
-        line = {"display": text, "pastedContents": {}, "timestamp": at, "project": cwd}
+        blocks = {"1": {"id": 1, "type": "text", "content": pasted}} if pasted else {}
+        line = {"display": text, "pastedContents": blocks, "timestamp": at, "project": cwd}
         with self.path.open("a") as file:
             file.write(json.dumps(line | {"sessionId": session_id}) + "\n")
         return session_id
@@ -55,7 +64,9 @@ def test_prompts_of_a_session_that_is_gone(world: World) -> None:
         world.run("resume", gone, code=None)
         assert "gone" in world.stderr
         assert world.code != 0
-        history.add("And the tapir.", gone, days=88)  # append-only
+        history.add(
+            "And [Pasted text #1 +3 lines]", gone, pasted="the tapir", days=88
+        )  # append-only
         until(lambda: hit_by(world, "tapir") == {gone}, "the new hit")
     assert TOKEN not in "".join(map(stored, world.state.rglob("*")))
 

@@ -6,6 +6,8 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, append, wait
 
@@ -206,3 +208,28 @@ def test_what_the_client_writes_is_not_a_message(world: World, home: Path) -> No
         counts = row["userMessageCount"], row["messageCount"]
         assert (*counts, row["firstUserMessage"]) == (1, 2, "Sort the imports.")
     assert {row["name"] for row in found} == {"Sort the imports.", "Uploads"}  # by /rename
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_a_sub_agent_is_named_by_its_task(world: World, home: Path, described: bool) -> None:
+    """S3.18: by its parent's description, else by its first line; neither counts as a prompt."""
+    origin = ClaudeSession(home)
+    origin.turn("Is the lexer sound?")
+    folder = origin.path.with_suffix("") / "subagents"
+    helper = ClaudeSession(home, folder=folder, session_id="agent-a72c3b6f2c1758313")
+    named = {"sessionId": origin.id, "isSidechain": True}
+    helper.prompt("Review the lexer.", **named)
+    helper.line("assistant", message={"role": "assistant", "content": "It is."}, **named)
+    helper.prompt("Now its tests.", **named)
+    if described:
+        beside = {"agentType": "general-purpose", "description": "lexer review"}
+        helper.path.with_suffix(".meta.json").write_text(json.dumps(beside))
+    row = world.read_once("--subagents")[helper.id]
+    name = ("lexer review", "agent") if described else ("Review the lexer.", "first-message")
+    assert (row["name"], row["nameSource"]) == name
+    assert (row["firstUserMessage"], row["userMessageCount"]) == ("Review the lexer.", 0)
+    member = world.run("family", helper.id, "--json")["members"][1]
+    assert (member["name"], member["relation"]) == (name[0], "subagent")
+    exported = world.root / "task.md"
+    world.run("export", helper.id, "--format", "md", "--output", str(exported))
+    assert "**Task from the parent session**\n\n> Review the lexer." in exported.read_text()

@@ -101,6 +101,8 @@ def test_every_agent_has_rows(rows: dict[str, Row]) -> None:
     below = [row for row in rows.values() if row["subagent"]]
     assert {row["agent"] for row in below} == {"claude", "codex", "opencode"}
     assert all(row["userMessageCount"] == 0 and row["parentSessionId"] for row in below)
+    assert all(row["firstUserMessage"] for row in below)
+    assert {row["name"] for row in below if row["agent"] == "claude"} == {"cache review"}
     for row in rows.values():
         if row["userMessageCount"] and row["state"] != "active" and row["durationMs"]:
             assert row["models"], row["sessionId"]

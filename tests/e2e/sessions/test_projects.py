@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,18 +12,18 @@ import pytest
 from indexerd.errors import NotFoundError
 from tests.e2e.web.view import announced, config, free_port
 from tests.e2e.world import Session, World, until, wait
-
-
-def git(at: Path, *argv: str) -> None:
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-    subprocess.run(("git", "-C", at, *who, *argv), check=True, capture_output=True, timeout=20)
+from tests.sources.test_projects import git
 
 
 def repository(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     path.mkdir()
     git(path, "init")
+    return begin(path, remote, first)
+
+
+def begin(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     git(path, "remote", "add", "origin", remote)
-    git(path, "commit", "--allow-empty", "-m", first, "--date", "2026-01-01T00:00:00Z")
+    git(path, "commit", "--allow-empty", "-m", first, date="2026-01-01T00:00:00Z")
     return path
 
 
@@ -70,7 +69,7 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     for pair, why in refused.items():
         live.run("move", *pair.split(), code=2)
         assert why in live.stderr
-    assert live.run("move", "shop", "store") == "1 session moved\n"
+    assert live.run("move", "shop", "store") == f"1 session now found in {new}; no file was moved\n"
     began_later = begun(live, old)  # another project, under the old name
     later = begun(live, new)
     row = live.row(before.id)
@@ -97,7 +96,10 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     leaf = live.call("branches", ref=before.id)["tips"][0]["leafId"]
     made = live.call("branch", ref=before.id, leaf=leaf)
     until(lambda: listed(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
-    assert live.run("move", "--undo", "shop", "store") == "1 session moved\n"
+    assert (
+        live.run("move", "--undo", "shop", "store")
+        == f"1 session now found in {old}; no file was moved\n"
+    )
     assert live.row(before.id)["resume"] == command(old / "api", before)
     with pytest.raises(NotFoundError):
         live.call("move", old=str(old), new=str(new), undo=True)
@@ -206,9 +208,12 @@ def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) 
     git(place, "init")
     session = begun(live, place)
     until(lambda: marked(live, place) == [""], "a look at the new repository")
-    shutil.rmtree(place)
-    repository(place)
-    until(lambda: any(marked(live, place)[1:]), "a look at its remote")
+    begin(place)
+    looked_at(live, "0")
+    git(place, "remote", "set-url", "origin", "https://example.org/shop")
+    git(place, "checkout", "--orphan", "pages")
+    git(place, "commit", "--allow-empty", "-m", "pages")
+    looked_at(live, "1", "2")
     place.rename(moved)
     begun(live, moved)
     wait(live, session.id, movedTo=str(moved))

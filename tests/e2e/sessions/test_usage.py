@@ -76,6 +76,8 @@ def test_use_is_kept_by_day_model_and_project(world: World) -> None:
         tokens = {"input": 1111, "output": 40, "cacheRead": 20, "cacheWrite": 4}
         assert usage["totals"] | {"tokens": tokens} == usage["totals"]
         assert [row["sessionId"] for row in usage["longest"]] == [other.id, session.id]
+        asked = [(row["sessionId"], row["userMessageCount"]) for row in usage["mostPrompts"]]
+        assert asked == [(session.id, 3), (other.id, 1)]
         assert sum(usage["context"]["tenths"]) == 2
         world.call("update", ref=other.id, hidden=True)
         shown = world.call("usage")
@@ -84,6 +86,7 @@ def test_use_is_kept_by_day_model_and_project(world: World) -> None:
         day = world.call("usage", since="2026-11-22", until="2026-11-22T12:00:00Z")
         assert [one["day"] for one in day["days"]] == ["2026-11-22"]
         assert (day["totals"]["prompts"], day["totals"]["costUsd"]) == (2, 0.375)
+        assert [row["userMessageCount"] for row in day["mostPrompts"]] == [2]
         answer(other, MODELS[1], 1, 1.0)
         until(lambda: world.call("usage")["totals"]["costUsd"] == 1.9375, "the new cost")
     other.path.unlink()
