@@ -28,7 +28,9 @@ def dollars(usd: float | None) -> str:
 
 def cost(usd: float | None, estimated: float | None) -> str:
     """Write a cost, with "~" in front if some of it is an estimate; "" if it is unknown."""
-    return f"~{dollars((usd or 0.0) + estimated)}" if estimated else dollars(usd)
+    if 0 < (total := (usd or 0.0) + (estimated or 0.0)) < 0.01:  # noqa: PLR2004 - a cent
+        return "<$0.01"
+    return f"~{dollars(total)}" if estimated else dollars(usd)
 
 
 def duration(ms: int) -> str:

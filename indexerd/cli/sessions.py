@@ -183,7 +183,7 @@ def search(limit: int, **params: Any) -> Iterator[str]:
         yield from render.heading(row["name"], f"  {key}")
         yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
         for hit in places:
-            yield from render.markdown(f"{hit['field']}: {hit['snippet']}", "  ")
+            yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if not answer["hits"]:

@@ -118,13 +118,15 @@ class Answers:
             return self._store.count(by, **filters | changed)
 
         projects = [*count("project", cwd=None).items()][:PROJECTS_MAX]
-        tags = Counter[str]()
+        tags, own = Counter[str](), set[str]()
         for lines, number in count("tags", tag=None).items():
-            tags.update(dict.fromkeys(filter(None, lines.split("\n")), number))
+            listed = Counter(filter(None, lines.split("\n")))
+            tags.update(dict.fromkeys(listed, number))
+            own |= {tag for tag, often in listed.items() if often > 1}
         return {
             "agents": count("agent", agent=None),
             "projects": [{"cwd": cwd, "sessions": number} for cwd, number in projects],
-            "tags": dict(tags.most_common(TAGS_MAX)),
+            "tags": dict(sorted(tags.most_common(), key=lambda tag: tag[0] not in own)[:TAGS_MAX]),
             "times": [sum(count("agent", since=time).values()) for time in times],
         }
 

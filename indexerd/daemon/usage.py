@@ -25,8 +25,9 @@ from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 
 RANKED, GROUPS_MAX, DAYS_MAX = 10, 1000, 4000
 _COSTS = ("costUsd", "costEstimatedUsd")
+_AMOUNTS = ("durationMs", "userMessageCount", *_COSTS)
 _TOTALS = ("sessions", "prompts", "tokens", *_COSTS)
-_SHOWN = ("sessionId", "name", "agent", "cwd", "modifiedAt", "durationMs", "userMessageCount")
+_SHOWN = ("sessionId", "name", "agent", "cwd", "movedTo", "modifiedAt", *_AMOUNTS)
 
 _USED = """WITH used AS MATERIALIZED (
   SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, project AS cwd,
@@ -124,7 +125,7 @@ def _most_prompts(store: StateStore, span: tuple[Any, ...]) -> list[Row]:
 
 def _shown(store: StateStore, session_ids: Iterable[str]) -> list[Row]:
     rows = store.get_many(session_ids).values()
-    return [{key: row.get(key) for key in (*_SHOWN, *_COSTS)} for row in rows]
+    return [{key: row.get(key) for key in _SHOWN} for row in rows]
 
 
 def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -62,6 +62,9 @@ _FILTER = re.compile(
     r'"[^"]*"|(?<!\S)(?P<name>agent|project|tag|since):(?:"(?P<quoted>[^"]+)"|(?P<value>[^\s"]+))(?!\S)'
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BLOCK = lazy_pattern(r"(?m)(?<!\S)#{2,6} |^[ \t]*(?:# |> ?|[-*+] |```.*$|[|:-][|: \t-]*+$)")
+_ROW = lazy_pattern(r"(?m)^[ \t]*\|.*$")
+_INLINE = lazy_pattern(r"\*\*(?=\S)|(?<=\S)\*\*|`|!?\[(?P<link>[^\]\n]{1,300})\]\([^)\s]{1,300}\)")
 _LOWER_UPPER = re.compile(r"[A-Z](?<=[a-z0-9].)")  # as _HUMP, but finds capitals first: faster
 _HUMPED = re.compile(r"(?<![^\W_])[A-Z]*+[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++")
 
@@ -303,6 +306,12 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
             at = min(end, hi)
     body = clean_line("".join(pieces) + text[at:hi], SNIPPET_MAX)
     return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
+
+
+def without_markdown(text: str) -> str:
+    """Remove Markdown's signs from a text; the words of links and tables stay."""
+    text = _ROW.sub(lambda row: row[0].replace("|", " "), _BLOCK.sub("", text))
+    return _INLINE.sub(lambda sign: sign["link"] or "", text)
 
 
 @dataclass(frozen=True, slots=True)

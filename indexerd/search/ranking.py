@@ -50,6 +50,7 @@ from indexerd.search.query import (
     split_filters,
     stem,
     synonyms,
+    without_markdown,
     without_references,
 )
 from indexerd.store.store import Filter
@@ -64,6 +65,7 @@ WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is
     "message": 1.5,
     "cwd": 0.5,
 }
+_VERBATIM = ("id", "files", "cwd")
 _DESCRIBED = ("name", "tags", "description", "summary")
 _FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
 _STEMMED, _BEGUN, _SYNONYM = 0.5, 0.3, 0.3  # factors for words that are not the typed one
@@ -559,16 +561,17 @@ class _Search:
 
     def _excerpt(self, field: str, text: str) -> str:
         """Make a snippet; of several paths or names, from the first with a match."""
-        for line in text.split("\n") if field in ("files", "name") else ():
-            if "«" in (shown := self._snippet(line)):
-                return shown
+        shown = text if field in _VERBATIM else without_markdown(text)
+        for line in shown.split("\n") if field in ("files", "name") else [shown]:
+            if "«" in (snippet := self._snippet(line)):
+                return snippet
         return self._snippet(text)
 
 
 def _listed(row: dict[str, Any]) -> dict[str, Any]:
     """Make a hit of a session that filters alone have found."""
     field = "description" if row["description"] else "name"
-    text = clean_line(row[field], SNIPPET_MAX)
+    text = clean_line(without_markdown(row[field]), SNIPPET_MAX)
     named = {"sessionId": row["sessionId"], "name": row["name"]}
     return {**named, "field": field, "snippet": text, "score": 0.0}
 

@@ -698,7 +698,8 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         "modified": names.modified,
         "created": iso_ms(str(row.get("createdAt") or "")),
         **{key: int(bool(row.get(key))) for key in _FLAGS},
-        "tags": _listed(row.get("tags") or ()),
+        # The user's own are listed twice, which tells them from a model's.
+        "tags": _listed([*row.get("ownTags", ()), *(row.get("tags") or ())]),
         "parent": parent or None,
         "name": name,
         "named": int(names.named),

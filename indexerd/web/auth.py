@@ -40,7 +40,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_EXPIRED, _AGAIN = "session expired", "run `indexerd web` for a new link"
+_AGAIN = "run `indexerd web` for a new link"
 
 
 def login_link(state_dir: Path, url: str, path: str = "/") -> str:
@@ -125,10 +125,10 @@ class Auth:
         if token is None or request.method != "GET":
             # Static files are public; the page of a refusal uses them.
             allowed = known or request.scope["path"].startswith("/static/")
-            return None if allowed else _refused(request, _EXPIRED)
+            return None if allowed else _refused(request, "this browser has no access")
         fresh = redeem_token(self._state_dir, self._url, token)
         if not fresh and not known:
-            return _refused(request, _EXPIRED)
+            return _refused(request, "this link has been used or has expired")
         query = "&".join(p for p in request.url.query.split("&") if not p.startswith("token="))
         path = request.scope["raw_path"].decode("latin-1")  # still quoted
         answer = RedirectResponse(str(request.url.replace(path=path, query=query)), 303)
@@ -139,4 +139,4 @@ class Auth:
 
 
 def _refused(request: Request, message: str, hint: str = _AGAIN) -> Response:
-    return problem(request, AccessError(message, hint=hint))
+    return problem(request, AccessError(message, hint=hint), way=False)

@@ -30,9 +30,10 @@ from indexerd.web.markdown import to_text
 from indexerd.web.responses import render
 
 ROWS = 60  # sessions on a page
-HITS = 30
+HITS = ("30", "120", "500")  # of a search, at most two of a session; then "More results"
 QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 200, 280, 400, 60
 PROJECTS, TAGS = 6, 8  # shown; the rest is folded
+HIT_TAGS = 40  # of the hits, the most frequent
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 SORTS = {  # names of orders, and headings
     "": ("recent", ""),
@@ -48,7 +49,7 @@ STATES = {
     "failed": ("interrupted", 86_400),
 }
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE, "sort": SORTS}
-_KNOWN |= {"archived": "1", "subagents": "1"}
+_KNOWN |= {"archived": "1", "subagents": "1", "hits": HITS[1:]}
 _MATCH = re.compile("«([^«»]*)»")  # marks of matches in snippets
 
 Row = Mapping[str, Any]
@@ -67,6 +68,7 @@ class Filters(NamedTuple):
     archived: str = ""  # "1" or ""
     subagents: str = ""
     before: str = ""  # a cursor of `list`
+    hits: str = ""  # one of HITS
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> Filters:
@@ -80,7 +82,7 @@ class Filters(NamedTuple):
 
     def address(self, **changes: str) -> str:
         """Make the address with these changes; of the first page, unless they say otherwise."""
-        changed = self._asdict() | {"before": ""} | changes
+        changed = self._asdict() | {"before": "", "hits": ""} | changes
         query = "&".join(f"{key}={_encoded(value)}" for key, value in changed.items() if value)
         return f"/?{query}" if query else "/"
 
@@ -101,7 +103,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"groups": {}, "hits": [], "following": "", "warnings": [], "problem": None}
     shown |= {"counts": {key: {} for key in ("agents", "tags", "times")}, "projects": []}
-    shown |= {"full": False, "soon": None}
+    shown |= {"more": "", "full": False, "soon": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
     except IndexerdError as bad:  # such as an expired cursor; shown in place of the results
@@ -155,14 +157,15 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
 
     for row in waiting:
         add("Waiting for you", {**row, "state": ""})  # the heading says it
-    pinned = [row for row in rows if row.get("pinned")]
-    for row in pinned:
-        add("Pinned", row)
-    above = {row["sessionId"] for row in (*waiting, *pinned)}
-    for row in rows:
-        if filters.sort:
+    above = {row["sessionId"] for row in waiting}
+    for row in rows:  # pinned ones first
+        if row["sessionId"] in above:
+            continue
+        if row.get("pinned"):
+            add("Pinned", row)
+        elif filters.sort:
             add(SORTS[filters.sort][1], row)
-        elif row["sessionId"] not in above:
+        else:
             add(_stretch(row["modifiedAt"]), row, _project(row))
     following = answer.get("nextCursor")
     return {
@@ -197,20 +200,35 @@ def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> l
 
 
 async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
-    answer = await daemon.read("search", _params(filters, query=filters.q, limit=HITS, rows=True))
-    hits = []
-    spots: dict[str, list[Shown]] = {}
+    limit = filters.hits or HITS[0]
+    asked = _params(filters, query=filters.q, limit=int(limit), rows=True)
+    answer = await daemon.read("search", asked)
+    spots: dict[str, list[Row]] = {}
     for hit in answer["hits"]:
-        found = spots.setdefault(hit["sessionId"], [])
-        found.append(_spot(hit) | ({"words": None} if found else {}))  # the same of each place
-    for session_id, found in spots.items():
-        shown = line(answer["rows"][session_id], filters, home) | {"spot": found[0]["spot"]}
-        same = "".join(found[0]["pieces"]) == shown["title"]
-        if same and found[0]["label"] == "title":  # the matches are marked there
-            shown["marked"] = found.pop(0)["pieces"]
-        hits.append(shown | {"places": found})
-    full = len(answer["hits"]) >= HITS
-    return {"hits": hits, "full": full, "warnings": answer.get("warnings", [])}
+        spots.setdefault(hit["sessionId"], []).append(hit)
+    rows, hits = [answer["rows"][session_id] for session_id in spots], list[Shown]()
+    for row, found in zip(rows, spots.values(), strict=True):
+        places = [_spot(hit) for hit in found]
+        shown = line(row, filters, home) | {"spot": places[0]["spot"]}
+        same = "".join(places[0]["pieces"]) == shown["title"]
+        if same and places[0]["label"] == "title":  # the matches are marked there
+            shown["marked"] = places.pop(0)["pieces"]
+        hits.append(shown | {"places": places, "words": found[0].get("words", "")})
+    full = len(answer["hits"]) >= int(limit)
+    more = next((wider for wider in HITS if full and int(wider) > int(limit)), "")
+    own = {tag.casefold() for row in rows for tag in row.get("ownTags", ())}
+    tags = Counter(tag.casefold() for row in rows for tag in row["tags"]).most_common(HIT_TAGS)
+    tags.sort(key=lambda tag: tag[0] not in own)
+    projects = Counter(map(_project, rows)).most_common()
+    counted = [{"cwd": cwd, "sessions": None if full else number} for cwd, number in projects]
+    return {
+        "hits": hits,
+        "full": full,
+        "more": more and f"{filters.address(hits=more)}#hit-{len(hits)}",
+        "warnings": answer.get("warnings", []),
+        "counts": {"agents": {}, "tags": {t: None if full else n for t, n in tags}, "times": {}},
+        "projects": _projects(counted, filters, home),
+    }
 
 
 def _spot(hit: Row) -> Shown:
@@ -222,8 +240,8 @@ def _spot(hit: Row) -> Shown:
     label = {"name": "title", "cwd": "directory", "message": "message"}.get(field, field)
     label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
     # Of the pieces of a snippet, every second one matched.
-    pieces = _MATCH.split(to_text(hit["snippet"], SNIPPET_MAX))
-    return {"spot": spot, "label": label, "words": hit.get("words"), "pieces": pieces}
+    pieces = _MATCH.split(clean_line(hit["snippet"], SNIPPET_MAX))
+    return {"spot": spot, "label": label, "pieces": pieces}
 
 
 def place_of(cwd: str, filters: Filters, home: str) -> Shown:
@@ -247,6 +265,7 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
         "key": session_id,
         "href": session_address(session_id),
         "title": title,
+        "words": "",  # how many of a search's words it has, if not all
         "marked": (),  # the pieces of the title, of which every second one matched
         "state": STATES[state][0] if (state := _state(row)) else "",
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),

@@ -116,12 +116,6 @@ def _coloured(code: str, name: str, _attributes: str = "") -> str:
     return "".join(parts)
 
 
-def _heading(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
-    token = tokens[at]
-    token.tag = f"h{min(6, int(token.tag[1]) + _BELOW)}"
-    return renderer.renderToken(tokens, at, *more)
-
-
 def _link(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
     if not _LINK.match(str(tokens[at].attrs.get("href", ""))):
         tokens[at].attrs = {}  # a path on some machine
@@ -144,6 +138,16 @@ def _image(
 ) -> str:
     address, words = str(tokens[at].attrs.get("src", "")), escape(tokens[at].content or "image")
     return f'<a href="{escape(address)}">{words}</a>' if _LINK.match(address) else words
+
+
+def _set_headings(state: StateCore) -> None:
+    """Set headings below the page's own, with no level left out."""
+    above = list[str]()
+    for token in state.tokens:
+        if token.type == "heading_open":
+            above = [tag for tag in above if tag < token.tag] + [token.tag]
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, len(above) + _BELOW)}"
 
 
 def _link_addresses(state: StateCore) -> None:
@@ -173,12 +177,9 @@ def _parser() -> MarkdownIt:
     options = {"html": False, "linkify": False, "maxNesting": _NESTED_MAX, "highlight": _coloured}
     options["breaks"] = True  # people and agents write lines
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
-    rules: dict[str, Any] = {
-        "heading_open": _heading,
-        "heading_close": _heading,
-        "link_open": _link,
-    }
-    rules |= {"th_open": _cell, "td_open": _cell, "image": _image}
+    rules: dict[str, Any] = {"link_open": _link, "image": _image}
+    rules |= {"th_open": _cell, "td_open": _cell}
+    parser.core.ruler.push("headings", _set_headings)
     parser.core.ruler.push("addresses", _link_addresses)
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)

@@ -74,10 +74,10 @@ def answer(value: Mapping[str, Any], status: int = 200) -> Response:
     return Response(dump(value), status, media_type="application/json")
 
 
-def problem(request: Request, error: Exception) -> Response:
+def problem(request: Request, error: Exception, *, way: bool = True) -> Response:
     """Answer with an error: a page for a person, JSON for a script.
 
-    The message of an unexpected exception is not shown.
+    The message of an unexpected exception is not shown. `way`: with links to other pages.
     """
     if not isinstance(error, IndexerdError):
         error = IndexerdError("something went wrong in indexerd itself")
@@ -88,6 +88,6 @@ def problem(request: Request, error: Exception) -> Response:
         title = HTTPStatus(status).phrase
         texts = {"message": str(error), "hint": error.hint}
         candidates = getattr(error, "candidates", ())
-        return render("problem.html", status, title=title, candidates=candidates, **texts)
+        return render("problem.html", status, title=title, candidates=candidates, way=way, **texts)
     data = error.data()
     return answer({"error": {"code": data.pop("kind"), "message": str(error), **data}}, status)

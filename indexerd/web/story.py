@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.claude.human import as_seen
+from indexerd.agents.json_lines import as_dict, as_list, string
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
@@ -158,6 +159,8 @@ def node_of(
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
     task = row in state.openings and bool(state.header and state.header.subagent)
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
+    asked = "" if room.whole else "\n\n".join(filter(None, map(_asked, entry.tools)))
+    whole = "\n\n".join(filter(None, (whole, asked)))
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
     room.failed.update(entry.failed)
     room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
@@ -192,6 +195,20 @@ def node_of(
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )
+
+
+def _asked(call: ToolCall) -> str:
+    """Write what a call asks the user, as Markdown; "" for other calls."""
+    given = as_dict(arguments(call))
+    if call.name == "ExitPlanMode":
+        return string(given.get("plan"))
+    lines = list[str]()
+    questions = as_list(given.get("questions")) if call.name == "AskUserQuestion" else []
+    for one in map(as_dict, questions):
+        options = [as_dict(option) for option in as_list(one.get("options"))]
+        lines += ["", string(one.get("question")), ""]
+        lines += [f"- {string(o.get('label'))}: {string(o.get('description'))}" for o in options]
+    return "\n".join(lines).strip()
 
 
 def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:

@@ -10,14 +10,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from indexerd.amounts import compact, cost, dollars
+from indexerd.amounts import compact, dollars
 from indexerd.errors import IndexerdError
+from indexerd.paths import directory_of
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.home import (
     TITLE_MAX,
@@ -62,7 +62,7 @@ async def usage_page(daemon: Daemon, request: Request) -> Response:
 def _shown(answer: Row, year: Sequence[Row], today: date, days: int, home: str) -> Shown:
     each, spans = _spans(answer["days"], today, days)
     estimated = any(row["costEstimatedUsd"] for row in answer["days"])
-    priced = partial(cost, None) if estimated else dollars
+    priced = (lambda usd: f"~{dollars(usd)}") if estimated else dollars
     labels = [f"{10 * n} to {10 * n + 10} %" for n in range(10)]
     contexts = _bars(labels, answer["context"]["tenths"], lambda number: f"{number:g}")
     agents = [row["agent"] for row in answer["agents"]]
@@ -174,7 +174,7 @@ def _ranked(rows: Sequence[Shown], home: str) -> list[Shown]:
         | {
             "name": to_text(row["name"], TITLE_MAX),
             "href": session_address(row["sessionId"]),
-            "place": place_of(row["cwd"] or "", Filters(), home)["name"],
+            "place": place_of(directory_of(row), Filters(), home)["name"],
             "then": local_time(row["modifiedAt"]),
         }
         for row in rows

@@ -109,12 +109,12 @@ def _origin(url: str) -> str:
 
 
 def findings(page: Page) -> list[str]:
-    """Serious or critical accessibility problems that axe-core finds in the page."""
+    """Serious accessibility problems that axe-core finds in the page, and gaps between headings."""
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8") + "\n;0")
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{violation['id']}: {node['html'][:200]}: {node['failureSummary']}"
         for violation in found["violations"]
-        if violation["impact"] in ("serious", "critical")
+        if violation["impact"] in ("serious", "critical") or violation["id"] == "heading-order"
         for node in violation["nodes"][:5]
     ]

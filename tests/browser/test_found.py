@@ -50,10 +50,12 @@ def test_a_search_of_the_address_finds_calls_thoughts_and_results(
     rows, search = page.locator("#tree .row"), page.locator("#search")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("read /w/alerts.py")
-    for words, told in (("the walrus", "walrus is to blame"), ("def send", "def send()")):
+    for words, told in (("the walrus", "The walrus is to blame"), ("def send", "def send()")):
         search.fill(words)
         expect(rows).to_have_count(1)
         expect(rows).to_contain_text(told)
+        expect(rows.locator("mark")).to_contain_text(words.split(), ignore_case=True)
+        assert rows.evaluate("(one) => one.querySelector('mark').offsetTop < one.offsetTop + 40")
     page.locator("#filter").select_option("user-only")
     expect(rows).to_have_count(0)
     expect(page.locator("#none")).to_contain_text("Prompts only")

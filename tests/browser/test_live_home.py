@@ -136,22 +136,30 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     titled(home, title)
     asking = ClaudeSession(home.world.root / "home", cwd="/work/asks")
     asking.prompt("Which region?")
-    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": {}}
+    options = [{"label": "Norway", "description": "near"}]
+    asked = {"questions": [{"question": "In which country?", "options": options}]}
+    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": asked}
     asking.answer([call], stop="tool_use")
     until(lambda: home.world.row(asking.id).get("state") == "waiting", "the question")
+    home.world.run("pin", asking.id)
     page = home.open(tabs, "/")
     first = page.locator("section.days").first
     expect(first.get_by_role("heading", level=2)).to_have_text("Waiting for you")
     expect(title_of(page, "Which region?")).to_have_count(1)
     facts = first.locator("li", has_text="Which region?").locator(".facts-line li")
     expect(facts).to_contain_text(["now", "claude", "asks", "claude-x", "1 prompt"])
+    question = home.open(tabs, f"/s/{asking.id}").locator("#path")
+    expect(question).to_contain_text("In which country?")
+    expect(question.get_by_role("listitem")).to_have_text("Norway: near")
     asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "Here."}])
-    expect(first.get_by_role("heading", level=2)).to_have_text("Today")
+    expect(first.get_by_role("heading", level=2)).to_have_text("Pinned")
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
     page.get_by_role("link", name="most prompts").click()
-    expect(page.locator("#results h2")).to_have_text("Most prompts first")
+    expect(page.locator("#results h2")).to_have_text(["Pinned", "Most prompts first"])
+    expect(title_of(page, "Which region?")).to_have_count(1)
+    home.world.run("pin", asking.id, "--off")
 
 
 def test_the_usage_page_and_the_way_back_from_an_error(home: Served, tabs: Tabs) -> None:
@@ -180,8 +188,13 @@ def test_an_estimated_cost_is_marked_on_every_page(home: Served, tabs: Tabs) -> 
     usage = {"input": 200_000, "output": 0, "cacheRead": 0, "cacheWrite": 0}
     session.answer(provider="anthropic", model="claude-opus-4-5", usage=usage)
     until(lambda: home.world.row(session.id).get("costEstimatedUsd") == 1, "the estimate")
-    hit = home.open(tabs, "/").locator("#results li", has_text=title).first
-    expect(hit).to_contain_text("~$1.00")
+    cheap = home.world.session()
+    cheap.say("user", "A cheap one")
+    cheap.answer(provider="anthropic", model="claude-opus-4-5", usage=usage | {"input": 100})
+    until(lambda: home.world.row(cheap.id).get("costEstimatedUsd"), "the other estimate")
+    rows = home.open(tabs, "/").locator("#results .lines > li")
+    expect(rows.filter(has_text=title)).to_contain_text("~$1.00")
+    expect(rows.filter(has_text="A cheap one")).to_contain_text("<$0.01")
     expect(home.open(tabs, f"/s/{session.id}").locator("#brief")).to_contain_text("~$1.00")
     page = home.open(tabs, "/usage")
     expect(page.get_by_role("table", name="Use by model")).to_contain_text("~$1.00")
@@ -247,6 +260,41 @@ def test_a_restarted_view_asks_for_a_new_link(home: Served, tabs: Tabs) -> None:
     expect(title_of(page, title).first).to_be_visible()
     expect(page.locator("#out")).to_be_hidden()
     expect(page.locator("#live")).to_have_text("Daemon running")
+
+
+def test_every_result_can_be_reached_and_narrowed(home: Served, tabs: Tabs) -> None:
+    """Results have filters of their own, and what lacks a word says so."""
+    word = f"numbat{uuid.uuid4().hex[:6]}"
+    for number in range(34):
+        prompt = said("a", None, "user", f"{word} {number}?")
+        newest = home.put([prompt], cwd=f"/work/{word}-{number % 3}", name=f"{word} {number}").id
+    home.world.call("update", ref=newest, tags=["Ants"])
+    until(lambda: len(home.world.call("search", query=word, limit=500)["hits"]) > 60, "the words")
+    page = home.open(tabs, f"/?q={word}")
+    shown, heading = page.locator("#results .hits > li"), page.locator("#results h2")
+    expect(heading).to_have_text(re.compile(r"^The first \d\d sessions$"))
+    page.get_by_role("link", name="More results").click()
+    expect(heading).to_have_text("34 sessions")
+    expect(shown).to_have_count(34)
+    expect(page.get_by_role("link", name="More results")).to_have_count(0)
+    page.get_by_role("group", name="Project").get_by_role("link", name=f"{word}-0 12").click()
+    expect(heading).to_have_text("12 sessions")
+    page.get_by_role("group", name="Tag").get_by_role("link", name="ants 1").click()
+    expect(heading).to_have_text("1 session")
+    page = home.open(tabs, f"/?q={word} zeppelin")
+    expect(shown.first).to_be_visible()
+    expect(page.locator("#results .hits > li", has_not_text="1 of 2 words")).to_have_count(0)
+
+
+def test_snippets_are_plain_text(home: Served, tabs: Tabs) -> None:
+    """Without Markdown's signs, but with all of a path."""
+    word = f"potto{uuid.uuid4().hex[:6]}"
+    text = f"Go.\n\n## A\n\n### **1. {word}**\n\n| a | b |\n|---|---|\n| `c` | [d](https://e.f/) |"
+    home.put([said("a", None, "user", text)], cwd=f"C:\\Users\\x{word}\\.claude")
+    (message,) = until(lambda: home.world.call("search", query=word)["hits"], "the words")
+    assert message["snippet"] == f"Go. A 1. «{word}» a b c d"
+    snippet = home.open(tabs, f"/?q=x{word}").locator("#results .snippet", has_text="directory")
+    expect(snippet).to_contain_text(f"C:\\Users\\x{word}\\.claude")
 
 
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:

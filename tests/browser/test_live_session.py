@@ -15,7 +15,7 @@ from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import until
-from tests.sessions.tree_sessions import said
+from tests.sessions.tree_sessions import entry, said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -330,7 +330,8 @@ def test_a_files_card_fits_a_phone(home: Served, tabs: Tabs) -> None:
 def test_the_conversation_begins_on_the_first_screen(home: Served, tabs: Tabs) -> None:
     """Also on a phone; the tree follows what is read, and an error leads back."""
     texts = [(f"Question {at}.", f"Answer {at}. {'Long talk. ' * 300}") for at in range(12)]
-    entries, above = [], None
+    model = {"provider": "p", "modelId": "m-2"}
+    entries, above = [entry("model_change", "m", None, 0, **model)], "m"
     for at, (question, answer) in enumerate(texts):
         entries.append(said(f"q{at}", above, "user", question, at=2 * at))
         entries.append(said(f"a{at}", f"q{at}", "assistant", answer, at=2 * at + 1))
@@ -353,8 +354,12 @@ def test_the_conversation_begins_on_the_first_screen(home: Served, tabs: Tabs) -
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: bool) -> None:
     """S1.42: with tree, branch, panel and family; everything fits 360 px."""
-    session = home.put()
+    steep = said("j", "h", "assistant", "# One\n\n#### Two\n\n## Three\n\n###### Four", at=7)
+    session = home.put([*FORKED, steep])
     home.put(parent=str(session.path))
+    page = opened(home, tabs, session, width=width, dark=dark)
+    expect(shown(page).get_by_role("heading", name="Four")).to_be_visible()
+    assert findings(page) == []
     page = opened(home, tabs, session, "#leaf=f&target=c", width=width, dark=dark)
     expect(unfold(page).locator("#family a").last).to_be_visible()
     page.locator("#sent > summary").click()

@@ -43,7 +43,7 @@ def test_only_listed_assets_are_served() -> None:
         assert name not in FILES
     evil = "<script>x</script>\ud800"
     near = [{"sessionId": "a/b", "name": evil}]
-    told = {"title": "No", "message": evil, "hint": "a `b`", "candidates": near}
+    told = {"title": "No", "message": evil, "hint": "a `b`", "candidates": near, "way": True}
     page = bytes(render("problem.html", **told).body).decode()
     assert 'href="/s/a%2Fb"' in page
     assert "<script>" not in page

@@ -4,7 +4,7 @@
 // Also the live page's requests: `get`, `post`, and `trouble`, which returns an error's text.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, say } = indexerd.helpers;
+  const { $, el, button, coded, say } = indexerd.helpers;
   const { story, rows } = indexerd;
   const NAME_MAX = 120; // characters of a name or a label (indexerd/protocol/limits.py)
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
@@ -57,7 +57,7 @@
         await save(text || null);
         close();
       } catch (error) {
-        problem.textContent = trouble(error);
+        problem.replaceChildren(...coded(trouble(error)));
         keep.disabled = false;
       }
     });
@@ -72,7 +72,7 @@
 
   // -- its name -------------------------------------------------------------------------------
 
-  const renaming = button("", "Rename", () => {
+  const renaming = button("change", "Rename", () => {
     const title = $("title");
     const { one, begin } = form("Name", title.textContent, NAME_MAX, async (text) => {
       const { nameSource, name, agentTitle } = story.doc.session;
@@ -119,6 +119,6 @@
 
   indexerd.render = async (texts) => (await send("/rendered", { texts })).html;
   indexerd.label = label;
-  indexerd.labelButton = () => button("label-it", "label");
+  indexerd.labelButton = () => button("label-it change", "label");
   indexerd.actions = { id, get, post, trouble, address };
 })((window.indexerd ||= {}));

@@ -21,6 +21,9 @@
     return one;
   }
 
+  // A text with `code`, as nodes.
+  const coded = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", "", part) : part));
+
   // -- words ----------------------------------------------------------------------------------
 
   const format = new Intl.NumberFormat("en");
@@ -148,7 +151,7 @@
   }
 
   indexerd.helpers = {
-    $, el, button, digits, count, when, clock, lasted, moment, zone, dollars, cost, base, solid, pieces, say, copy, sync,
+    $, el, button, coded, digits, count, when, clock, lasted, moment, zone, dollars, cost, base, solid, pieces, say, copy, sync,
     settle, later, drawn,
   };
 })((window.indexerd ||= {}));

@@ -5,7 +5,7 @@
 // the end if it was there; a page that shows anything else stays where it is.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, moment, say } = indexerd.helpers;
+  const { $, el, button, coded, moment, say } = indexerd.helpers;
   const { story, session, talk, tree, panel } = indexerd;
   const { id, get, trouble } = indexerd.actions;
   const PAUSE = 1000; // ms between two requests
@@ -53,7 +53,7 @@
   function lock() { // until the user returns to the page, perhaps after opening a new link
     locked = true;
     bar(true);
-    complain("Session expired: run `indexerd web` for a new link");
+    complain("Access has expired: run `indexerd web` for a new link");
   }
 
   function steady(work) { // keep the reader's position, even if a digest regroups the path
@@ -96,6 +96,7 @@
     const text = indexing ? "indexing" : words[word] || "";
     if ($("state").textContent !== text) $("state").textContent = text;
     $("state").dataset.state = text;
+    document.body.classList.toggle("alone", !up);
     put(down.firstChild, up ? "" : "The daemon does not answer: the session's file is shown, without updates. " +
       "Check it with `indexerd status`.");
   }
@@ -103,8 +104,8 @@
   const complain = (text) => put(down.lastChild, text);
 
   function put(one, text) {
-    if (one.textContent === text) return;
-    one.textContent = text;
+    if (one.textContent === text.replaceAll("`", "")) return;
+    one.replaceChildren(...coded(text));
     down.classList.toggle("unseen", !down.textContent.trim());
   }
 

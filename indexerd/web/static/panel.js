@@ -3,7 +3,7 @@
 // Also: how far the summary is behind, indexing, exports, the family.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, dollars, say, sync } = indexerd.helpers;
+  const { $, el, button, coded, digits, count, when, dollars, say, sync } = indexerd.helpers;
   const { pre } = indexerd.prose;
   const { story } = indexerd;
   const { id, get, post, trouble, address } = indexerd.actions;
@@ -12,7 +12,7 @@
   const problem = el("p", "bad");
   const behind = el("p", "notice");
   const queued = el("p", "notice");
-  const again = button("", "Index now", index);
+  const again = button("change", "Index now", index);
   const asking = el("p", "", again);
   const texts = new Map(); // details by name
   const panel = el("details", "", el("summary", "", "Sent to the model"), held);
@@ -71,7 +71,7 @@
         draw(await get("sent"));
         fetched = true;
       } catch (error) {
-        if (!fetched) held.replaceChildren(el("p", "bad", trouble(error)));
+        if (!fetched) held.replaceChildren(el("p", "bad", ...coded(trouble(error))));
       }
       busy = false;
     }
@@ -81,7 +81,7 @@
     const sent = found.asSent;
     again.textContent = sent && sent.model ? `Index now with ${sent.model}` : "Index now";
     sync(held, [lastRun(found.meta), asking, problem,
-      ...(sent ? wouldGo(sent) : [el("p", "notice", trouble({ message: found.problem, hint: found.hint }))])]);
+      ...(sent ? wouldGo(sent) : [el("p", "notice", ...coded(trouble({ message: found.problem, hint: found.hint })))])]);
   }
 
   panel.addEventListener("toggle", () => { if (panel.open && !fetched) fetchSent(); });
@@ -98,7 +98,7 @@
       indexerd.live.refresh();
     } catch (error) {
       if (error.code === "already_running") return say("It is already queued or being indexed.");
-      problem.textContent = trouble(error);
+      problem.replaceChildren(...coded(trouble(error)));
       say(trouble(error));
     } finally {
       one.disabled = false;
@@ -152,7 +152,7 @@
   }
 
   problem.setAttribute("role", "alert");
-  behind.append(" ", button("", "Index now", index));
+  behind.append(" ", button("change", "Index now", index));
   behind.hidden = true;
   queued.id = "queued";
   queued.classList.add("unseen");

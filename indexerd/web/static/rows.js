@@ -9,6 +9,7 @@
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
   const LABELS = 3; // shown of a closed branch
+  const BEFORE = 30; // characters before a found word
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
     user: "You", task: "Task from the parent session", assistant: "Answer", tool: "Result",
@@ -24,8 +25,9 @@
   const isOpen = (row, usual) => opened.get(key(row)) ?? usual;
 
   // One line of a text without Markdown's signs.
-  const bare = (text) => text.replace(/^[ \t]*(?:#{1,6} |> ?|[-*+] |```.*$)/gm, "").replace(/!?\[([^\]\n]*)\]\([^)\s]*\)/g, "$1")
-    .replace(/\*\*|__|`/g, "").replace(/\s+/g, " ").trim();
+  const bare = (text) => text.replace(/^[ \t]*(?:#{1,6} |> ?|[-*+] |```.*$|[|:-][|: \t-]*$)/gm, "")
+    .replace(/^[ \t]*\|.*$/gm, (row) => row.replaceAll("|", " ")).replace(/!?\[([^\]\n]*)\]\([^)\s]*\)/g, "$1")
+    .replace(/\*\*|`/g, "").replace(/\s+/g, " ").trim();
 
   function line(node, limit = 120) {
     const text = node.text || node.results?.[0]?.text || "";
@@ -68,32 +70,37 @@
   const has = (place, sought) => sought.every((word) => searched(story.nodes[place]).includes(word));
 
   function around(node, word) { // the text around a search word
-    for (const text of [node.text, called(node), ...aside(node)]) {
-      const at = text.toLowerCase().indexOf(word);
-      if (at < 0) continue;
-      if (at < 60 && text === node.text) return "";
-      const from = at < 60 ? 0 : at - 40;
-      return (from ? "…" : "") + text.slice(from, at + 120).replace(/\s+/g, " ");
-    }
-    return "";
+    const text = [node.text, called(node), ...aside(node)].find((one) => one.toLowerCase().includes(word));
+    if (text === undefined) return "";
+    const start = text.lastIndexOf("\n", text.toLowerCase().indexOf(word)) + 1; // of its line
+    const lead = Math.max(start, text.toLowerCase().indexOf(word) - 400);
+    const said = bare(text.slice(lead, lead + 800)), at = said.toLowerCase().indexOf(word);
+    const from = at < BEFORE ? 0 : said.lastIndexOf(" ", at - BEFORE / 2) + 1;
+    return (lead || from ? "…" : "") + said.slice(from, at + 120);
   }
 
-  function entry(place, level, word = "") {
+  function entry(place, level, sought = []) {
     const { nodes, active, doc } = story;
-    return { type: "entry", place, node: nodes[place], level, word, active: active[place],
+    return { type: "entry", place, node: nodes[place], level, word: sought.join(" "), active: active[place],
       leaf: place === doc.leaf, open: undefined };
   }
 
   // A row's words; those of entries are found when the row is drawn.
   const words = (row) =>
-    row.text ?? ((row.word && around(row.node, row.word)) || line(row.node));
+    row.text ?? ((row.word && around(row.node, row.word.split(" ")[0])) || line(row.node));
+
+  function marked(row) { // the words as nodes, with what was searched for marked
+    if (!row.word) return [words(row)];
+    const any = row.word.split(" ").map((word) => word.replace(/[^\p{L}\p{N}]/gu, "\\$&")).join("|");
+    return words(row).split(new RegExp(`(${any})`, "gi")).map((text, at) => (at % 2 ? el("mark", "", text) : text));
+  }
 
   function flat(mode, sought) {
     const { beats, beatOf, nodes } = story;
     const list = [];
     for (const place of nodes.keys()) {
       if (!takes(place, mode, sought.length > 0) || !has(place, sought)) continue;
-      list.push(entry(place, beats[beatOf[place]].depth + 1, sought[0]));
+      list.push(entry(place, beats[beatOf[place]].depth + 1, sought));
     }
     return list;
   }
@@ -246,5 +253,5 @@
     return changed;
   }
 
-  indexerd.rows = { ASIDE, BOOKS, opened, who, key, line, words, rowsOf, tally, done, amount, bar, same, reveal };
+  indexerd.rows = { ASIDE, BOOKS, opened, who, key, line, marked, rowsOf, tally, done, amount, bar, same, reveal };
 })((window.indexerd ||= {}));

@@ -9,6 +9,7 @@
   const { story, tree, talk, about, edits } = indexerd;
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");
+  const NEAR = 20; // entries after the one that is read, as those of a client have no row
   let view = { leaf: -1, target: -1, files: false };
   let enters = false; // whether the focus moves to what is shown next
 
@@ -57,7 +58,7 @@
   function placeTree() {
     const meant = view.target >= 0 ? view.target : view.leaf;
     if (meant >= 0 && indexerd.rows.reveal(meant)) tree.draw();
-    tree.show(new Set(story.pathTo(view.leaf)), meant);
+    tree.show(new Set(story.pathTo(view.leaf)), meant, view.target >= 0 || !$("search").value);
     $("reset").hidden = view.leaf === story.doc.leaf || story.doc.leaf < 0;
   }
 
@@ -139,17 +140,16 @@
     if (text) say(await copy(text) ? `Copied: ${text}` : `Could not copy. The command is: ${text}`);
   }
 
-  function follow() { // the tree follows what is read
-    const place = view.files ? -1 : reading();
-    if (place >= 0) tree.read(place);
+  function follow() { // the tree follows what is read, or what comes soon after it
+    const path = story.pathTo(view.leaf), at = view.files ? -1 : path.indexOf(reading());
+    if (at >= 0) tree.read(path.slice(at, at + NEAR));
   }
 
-  function reading() { // the target if it is visible, else the entry at the top
+  function reading() { // the target if it is visible, else the item at the top
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
     if (top >= 0 && top < innerHeight / 2) return view.target;
-    if (!scrollY && view.target < 0) return story.pathTo(view.leaf)[0] ?? -1;
-    const item = talk.atTop(scrollY > 0 ? 100 : innerHeight / 2);
+    const item = !scrollY && view.target < 0 ? talk.first() : talk.atTop(scrollY > 0 ? 100 : innerHeight / 2);
     return item ? (item.places || [item.place])[0] : -1;
   }
 

@@ -123,7 +123,7 @@
   function digestBox(digest) {
     const [first, last] = digest.covering_messages;
     const name = `Digest of messages ${digits(first + 1)} to ${digits(last + 1)}`;
-    const one = el("details", "digest", el("summary", "", name));
+    const one = el("details", "digest", el("summary", "", el("h3", "", name)));
     // Its headings follow lists without an empty line, so they would belong to the last item.
     one.append(prose(digest.content.replace(/\n(?=\*\*[^*\n]+\*\*:?(?:\n|$))/g, "\n\n")));
     const decided = digest.key_decisions || [], changed = digest.files_modified || [];
@@ -283,6 +283,8 @@
 
   const placeOf = (element) => element.closest("article")?.item?.place ?? -1;
 
+  const first = () => items.values().next().value;
+
   function atTop(edge) { // the last item that begins above this height, if any
     const all = [...items.values()];
     let from = 0, to = all.length;
@@ -302,5 +304,5 @@
 
   const end = () => settle(() => scrollTo(0, document.documentElement.scrollHeight));
 
-  indexerd.talk = { draw, spot, placeOf, atTop, foldAll, end };
+  indexerd.talk = { draw, spot, placeOf, first, atTop, foldAll, end };
 })((window.indexerd ||= {}));

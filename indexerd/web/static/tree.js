@@ -5,7 +5,7 @@
   "use strict";
   const { $, el, digits, count, sync } = indexerd.helpers;
   const { story } = indexerd;
-  const { opened, who, key, words, rowsOf, done, bar, same } = indexerd.rows;
+  const { opened, who, key, marked, rowsOf, done, bar, same } = indexerd.rows;
   const MOST = 600; // rows that a browser lays out at once
   const DEPTH = 12; // levels that are indented
   const box = $("tree");
@@ -20,7 +20,7 @@
     if (row.box) return row.box;
     const { node, beat, type } = row;
     const name = type === "entry" && node.kind === "user" ? "ask" : type;
-    const one = el("div", `row ${name}${row.active ? " active" : ""}`);
+    const one = el("div", `row ${name}${row.active ? " active" : ""}${row.word ? " hit" : ""}`);
     one.style.setProperty("--level", Math.min(row.level - 1, DEPTH));
     one.setAttribute("role", "treeitem");
     one.setAttribute("aria-level", row.level);
@@ -35,7 +35,7 @@
     if (label) one.append(el("span", "label", label));
     const said = el("span", "words");
     if (type === "entry") said.append(el("span", "who", `${who(node)}:`), " ");
-    said.append(words(row));
+    said.append(...marked(row));
     const failed = beat ? done(beat).failed : type === "entry" ? node.failed : 0;
     if (failed) said.append(el("span", "bad", ` · ${failed} failed`));
     one.append(said);
@@ -108,7 +108,8 @@
     rows.forEach(mark);
   }
 
-  function read(place) { // select the row of what is being read
+  function read(places) { // select the row of what is being read: of the first place that has one
+    const place = places.find((one) => rowAt(one) >= 0) ?? -1;
     const old = rows[chosen], at = rowAt(place);
     if (at < 0 || at === chosen) return;
     shown.aim = place;
@@ -126,9 +127,9 @@
     else box.scrollTop = box.scrollHeight;
   }
 
-  function show(on, aim) {
+  function show(on, aim, scroll) {
     put(on, aim);
-    if (chosen < 0) return;
+    if (chosen < 0 || !scroll) return;
     if (!box.contains(document.activeElement)) carry(chosen);
     rows[chosen].box.scrollIntoView({ block: "nearest" });
   }
@@ -201,6 +202,8 @@
     refocus: () => focus(current),
     search: () => {
       draw();
+      if (sought().length) box.scrollTop = 0;
+      else rows[chosen]?.box.scrollIntoView({ block: "nearest" });
       $("heard").textContent = $("count").textContent;
     },
     follows: () => { // whether the tree follows the shown entry, as its row is visible at the end

@@ -59,7 +59,10 @@ def test_pins_tags_and_hidden_sessions_survive_everything(world: World) -> None:
                 world.call("resolve", ref=near)
             assert beacon not in str(vars(failure.value))
 
-        world.run("index", orchid, "--force", "--wait")
+        for session_id in (orchid, crane):
+            world.run("index", session_id, "--force", "--wait")
+        tags = world.call("counts")["tags"]  # the user's own first
+        assert [*tags.items()][:3] == [("night shift", 1), ("valves", 1), ("adjust", 2)]
     before = {row["sessionId"]: row for row in marked(world)}
     for file in world.state.glob("store.sqlite*"):
         file.unlink()
