@@ -54,11 +54,9 @@ def _checks(app: App) -> Iterator[Check]:
     from indexerd.store.store import StateStore
 
     places, loaded = app.places, app.loaded
-    finding = str(places.config_file)
-    if not places.config_file.exists():
-        finding = f"defaults; there is no {finding}"
-    for bad in loaded.problems:
-        finding += f"; {bad['key']}: {bad['message']}" if bad["key"] else f"; {bad['message']}"
+    there = "" if places.config_file.exists() else "defaults; there is no "
+    problems = (": ".join(filter(None, (bad["key"], bad["message"]))) for bad in loaded.problems)
+    finding = "; ".join((f"{there}{places.config_file}", *problems))
     yield "configuration", "bad" if loaded.problems else "ok", finding, "indexerd config check"
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         yield name, *_looked(path, writable=True)
