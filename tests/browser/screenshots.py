@@ -15,7 +15,7 @@ from indexerd.digests.segments import Segment, encode  # noqa: E402 - the path c
 from tests.browser.site import Site, site  # noqa: E402 - the path comes first
 from tests.browser.tabs import FLAGS, PATIENCE, program  # noqa: E402 - the path comes first
 from tests.e2e.search.corpus import read, write  # noqa: E402 - the path comes first
-from tests.e2e.world import Session, World, until  # noqa: E402 - the path comes first
+from tests.e2e.world import Session, World, clock, until  # noqa: E402 - the path comes first
 
 IMAGES = ROOT / "docs/images"
 CORPUS = ROOT / "tests/fixtures/retrieval/corpus.txt"
@@ -23,6 +23,7 @@ HOURS = {  # age of the corpus's sessions
     "app-login": 1.2, "shop-vat": 2.5, "weather-cache": 5, "shop-stripe": 22, "infra-upgrade": 27,
     "shop-checkout": 50, "lib-parser": 75, "game-path": 300, "lib-parser3": 420,
 }  # fmt: skip
+PAUSE = timedelta(seconds=50)
 CWD = "/home/ana/weatherd"
 STILL = "new Promise((done) => requestIdleCallback(() => requestAnimationFrame(() => done())))"
 # `u` asks, `$` runs, `e` edits (`FILE | OLD => NEW`), `a` answers; three branches begin at `fork`.
@@ -61,8 +62,11 @@ Open: nothing."""
 
 def alerts(world: World) -> Session:
     """The session in the pictures: three branches, two of them abandoned, named, with a digest."""
-    talk, fork = Session(world.sessions, CWD), ""
-    for line in TALK.splitlines():
+    lines, fork = TALK.splitlines(), ""
+    clock.now = datetime.now(UTC) - len(lines) * PAUSE
+    talk = Session(world.sessions, CWD)
+    for line in lines:
+        clock.now += PAUSE
         mark, _, text = line.partition(" ")
         if mark == "u":
             talk.say("user", text)
@@ -84,6 +88,7 @@ def alerts(world: World) -> Session:
         else:
             fork = talk.entry("custom", customType="pick", data={})
             talk.entry("label", targetId=fork, label=text)
+    clock.now = None
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta = {
         "sessionId": talk.id, "sessionFile": str(talk.path), "name": "Alerts that are sent once",
