@@ -155,7 +155,7 @@ class _Session:
 
     def _with_subjects(self, name: str) -> str:
         """Add the session's subjects to a name that tells a small part of it."""
-        known = topics(name)
+        known = topics(f"{name} {_project(self._facts)} claude codex")
         more = [word for word in self.key_words if not topics(word) & known][:_SUBJECTS]
         while more and len(name) + len(" + ") + len(", ".join(more)) > _NAMED_MAX:
             more.pop()
