@@ -378,6 +378,8 @@ def move(old: str | None, new: str | None, *, undo: bool) -> Iterator[str]:
         found, there = count(answer["sessions"], "session"), old if undo else new
         if answer["sessions"]:
             yield f"{found} now found in {render.exact(there or '')}; no file was moved"
+        elif undo:
+            yield "taken back; no session is elsewhere for it"
         else:
             yield f"noted, but no session began in {render.exact(old)}"
         return

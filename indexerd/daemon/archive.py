@@ -103,12 +103,18 @@ class Keeper:
             for session_id, (first, last) in (self._due.items() if self._on else ())
             if now >= min(last + quiet, first + RESTLESS * quiet)
         ]
-        pinned = await self.pipeline.read(self._pinned) if due else set()
+        pinned, failed = await self.pipeline.read(self._pinned) if due else set(), list[OSError]()
         for session_id in due:
             change = self._due.get(session_id)
-            await self._copy(session_id, pinned, swept=bool(change and not change[0]))
-            if self._due.get(session_id) == change:
-                self._due.pop(session_id, None)
+            try:
+                await self._copy(session_id, pinned, swept=bool(change and not change[0]))
+            except OSError as bad:  # a full disk may have room for others
+                failed.append(bad)
+            else:
+                if self._due.get(session_id) == change:
+                    self._due.pop(session_id, None)
+        if failed:
+            raise failed[0]
 
     def _pause(self) -> float | None:
         """Return how long to wait: until the next session is due; None: for an event."""

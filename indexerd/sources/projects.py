@@ -1,10 +1,10 @@
 """Where the directories of sessions are now, and which project each of them belongs to.
 
 A project moves if the user says so (`indexerd move`), or if its repository is gone from its place,
-which another may have taken, and is seen elsewhere: the very same one, or the only one with the
-same remote and the same first commit, and that was not known before. That is worked out anew at
-each change, and holds until the repository is back. A linked worktree belongs to the project of
-its main repository. Names alone mean nothing, and the disk is never searched.
+which another may have taken, and is seen elsewhere: the very same one, or the first one with the
+same remote and the same first commit, if none was known before. That is worked out anew at each
+change, and holds until the repository is back. A linked worktree belongs to the project of its
+main repository. Names alone mean nothing, and the disk is never searched.
 
 What git says is kept, as it cannot be read again when a directory is gone: a worktree's repository,
 and a hash of each repository's remote and first commit.
@@ -13,6 +13,7 @@ and a hash of each repository's remote and first commit.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -57,6 +58,9 @@ class _Left(NamedTuple):
     at: int  # ms since the epoch
     seen: int  # when it was last there: what was known then elsewhere is a copy
 
+    def renamed(self, old: str, new: str) -> _Left:
+        return self._replace(mark=new) if self.mark == old else self
+
 
 class Projects:
     """Answers any thread from memory; one thread calls `look` and `move`."""
@@ -67,7 +71,8 @@ class Projects:
         self._path = state_dir / "projects.jsonl"
         self._said: tuple[Move, ...] = ()  # by the user
         self._own: set[str] = set()  # directories whose moves the user took back
-        self._slow: set[str] = set()  # repositories of which git did not answer in time
+        self._asked: dict[str, float] = {}  # times of repositories of which git told nothing
+        self._still: set[str] = set()  # directories that exist below where a repository was
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._here: dict[str, _Repository] = {}
         self._left: dict[str, list[_Left]] = {}  # oldest first
@@ -93,8 +98,15 @@ class Projects:
         at = directory = self._as_said(directory, began)
         while at:
             move = next((one for one in self._found.get(at, ()) if began < one.at), None)
-            if move and (move.new != at or self._here[at].own):
+            here = at in self._here and self._here[at].own
+            if (
+                move
+                and move.new != at
+                and (here or at == directory or directory not in self._still)
+            ):
                 return self._as_said(_moved(directory, at, move.new), began)
+            if here:
+                break
             at = at.rpartition("/")[0]  # it may have gone with the directory that it is in
         return directory
 
@@ -140,35 +152,43 @@ class Projects:
 
         WriteError: what was found could not be stored.
         """
-        paths = {place for path in directories for place in (path, self.now(path))}
+        known = {*directories}
+        paths = {place for path in known for place in (path, self.now(path))}
         roots = dict(filter(None, map(repository, paths)))
         for root, main in roots.items():
             if main and main != self._mains.get(root, root):
                 self._write({"worktree": root, "main": main})
         for root in {*filter(None, roots.values()), *self._here}:
             self._identify(root, at)
-        self._looked = at
+        left = [
+            f"{root}/" for root, moves in self._found.items() if any(m.new != root for m in moves)
+        ]
+        still = {path for path in known if path.startswith(tuple(left)) and os.path.isdir(path)}  # noqa: PTH112 - never raises
+        self.version += still != self._still
+        self._looked, self._still = at, still
         with suppress(OSError):
             set_time(self._path, at)
 
     def _identify(self, root: str, at: int) -> None:
         """Note what identifies a repository, if it is new or gone, or has a new remote."""
         known, own, git = self._here.get(root), list[int](), f"{root}/.git"
+        changed = math.inf
         with suppress(OSError):
-            inode, made = os.stat(git).st_ino, 0  # noqa: PTH116 - text
+            stat, made = os.stat(git), 0  # noqa: PTH116 - text
             with suppress(OSError):  # not all have this file, which nobody changes
                 made = os.stat(f"{git}/description").st_ctime_ns // 1_000_000  # noqa: PTH116 - as above
             if os.path.realpath(root) == root:
-                own = [inode, made]
+                own, changed = [stat.st_ino, made], stat.st_mtime_ns
                 at = min(at, max(made, self._looked))  # sessions may have begun in it already
         remote = hashed(_remote(root)).hex() if own else ""
         is_known = known is not None and known.own == own
-        if known and is_known and known.remote == remote and (known.mark or root in self._slow):
+        asked = self._asked.get(root) in (changed, math.inf)
+        if known and is_known and known.remote == remote and (known.mark or asked):
             return
-        mark = identity(root) if own else ""
-        if mark is None:
-            self._slow.add(root)
-            mark = ""
+        found = identity(root) if own else ""
+        mark = found or ""
+        if own and not mark:
+            self._asked[root] = changed if found == "" else math.inf
         if known and is_known and mark in ("", known.mark):
             return
         line = {"repository": root, "own": own, "remote": remote, "mark": mark}
@@ -177,20 +197,19 @@ class Projects:
 
     def _find(self) -> None:
         """Work out where the repositories that are gone from their places are now."""
-        there: dict[str, list[str]] = {}
-        for root, repository in self._here.items():
-            there.setdefault(repository.mark, []).append(root)
 
         def place(old: str, left: _Left) -> str:
-            """Find the repository itself, or else the only one like it that came since."""
-            if not left.mark or old in self._own or self._here[old].mark == left.mark:
-                return old
-            itself = [root for root, here in self._here.items() if here.own == left.own]
-            if len(itself) == 1:
-                return itself[0]
-            alike = there.get(left.mark, [])
-            is_new = len(alike) == 1 and self._here[alike[0]].since >= left.seen
-            return alike[0] if is_new else old
+            """Find the repository itself, or else the first one like it that came since."""
+            inode, made = left.own
+            same = _marked(self._here, left.mark)
+            itself = [root for root, here in self._here.items() if here.own == [inode, made]]
+            if not made:  # an inode is used again
+                itself = [root for root in itself if root in same]
+            if old in self._own or len(itself) == 1 or old in same:
+                return old if old in self._own or len(itself) != 1 else itself[0]
+            came = sorted((self._here[root].since, root) for root in same)
+            is_first = len(came) == 1 or (len(came) > 1 and came[0][0] < came[1][0])
+            return came[0][1] if is_first and came[0][0] >= left.seen else old
 
         self._found = {
             old: [Move(old, place(old, left), left.at, "git") for left in every]
@@ -220,7 +239,11 @@ class Projects:
         elif "repository" in line:
             root, own, at = line["repository"], line["own"], line["at"]
             before = self._here.get(root, _Repository([], "", "", at))
-            stays = before.own == own or (own and before.own and before.mark == line["mark"] != "")
+            same_inode = own[:1] == before.own[:1] and before.mark == line["mark"] != ""
+            stays = before.own == own or same_inode  # with another mode, it has another age
+            if stays and _marked(self._here, before.mark) == [root]:  # it may have a new remote
+                for place, every in self._left.items():
+                    self._left[place] = [one.renamed(before.mark, line["mark"]) for one in every]
             if before.own and not stays:
                 left = _Left(before.own, before.mark, at, line["seen"])
                 self._left[root] = [*self._left.get(root, ()), left]
@@ -235,6 +258,11 @@ class Projects:
                 self._said = others
             else:
                 self._own.add(move.old)
+
+
+def _marked(here: dict[str, _Repository], mark: str) -> list[str]:
+    """List the repositories with a mark."""
+    return [root for root, one in here.items() if mark and one.mark == mark]
 
 
 def _moved(path: str, old: str, new: str) -> str:

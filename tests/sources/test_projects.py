@@ -179,3 +179,52 @@ def test_a_changed_mode_is_no_new_repository(disk: Disk) -> None:
     (one / ".git/description").chmod(0o600)
     disk.look("d1", "d2")
     assert disk.now("d2") == "d2"
+
+
+def test_the_very_same_repository_needs_no_remote(disk: Disk) -> None:
+    """Also if another takes its place, and if two clones swap places."""
+    place = disk.repository("nr")
+    git(place, "remote", "remove", "origin")
+    shutil.copytree(disk.repository("c1"), disk.root / "c2")
+    disk.look("nr", "c1", "c2")
+    for old, new in (("nr", "nr-old"), ("c1", "t"), ("c2", "c1"), ("t", "c2")):
+        disk.rename(old, new)
+    disk.repository("nr", "other")
+    disk.look("nr", "nr-old", "c1", "c2")
+    assert [*map(disk.now, ("nr", "c1", "c2"))] == ["nr-old", "c2", "c1"]
+
+
+def test_what_was_found_stays_found(disk: Disk) -> None:
+    """By a copy elsewhere, when that gets a new remote, or when there are more."""
+    one = disk.repository("v1")
+    disk.look("v1")
+    shutil.copytree(one, disk.root / "v2")
+    shutil.rmtree(one)
+    disk.look("v1", "v2")
+    assert disk.now("v1") == "v2"
+    shutil.copytree(disk.root / "v2", disk.root / "v3")
+    disk.look("v3")
+    assert disk.now("v1") == "v2"
+    shutil.rmtree(disk.root / "v3")
+    disk.look("v2")
+    git(disk.root / "v2", "remote", "set-url", "origin", "https://example.org/new")
+    disk.look("v2")
+    assert disk.now("v1") == "v2"
+
+
+def test_what_is_still_there_has_not_moved(disk: Disk) -> None:
+    """Where only the repository left a directory: another inside it, and plain directories."""
+    home = disk.repository("home")
+    app = disk.repository("home/app", "app")
+    for name in ("keep", "gone"):
+        (home / name).mkdir()
+    inside = ("home/app", "home/keep", "home/gone")
+    disk.look("home", *inside)
+    (home / "dotfiles").mkdir()
+    (home / ".git").rename(home / "dotfiles/.git")
+    (home / "gone").rmdir()
+    disk.look("home", "home/dotfiles", *inside)
+    assert disk.now("home") == "home/dotfiles"
+    assert [*map(disk.now, inside)] == ["home/app", "home/keep", "home/dotfiles/gone"]
+    assert disk.now("home/dotfiles") == "home/dotfiles"
+    assert app.is_dir()

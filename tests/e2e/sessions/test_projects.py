@@ -183,7 +183,8 @@ def test_a_repository_is_found_again_by_its_history(live: World) -> None:
     (origin / ".idea").mkdir(parents=True)  # no repository
     looked_at(live, "d", "e")
     assert live.row(session.id)["resume"] == command(elsewhere / "api", session)
-    shutil.copytree(elsewhere, origin, dirs_exist_ok=True)  # as a disk that is mounted again
+    shutil.rmtree(origin)
+    elsewhere.rename(origin)
     wait(live, session.id, resume=command(origin / "api", session))
 
 
