@@ -95,8 +95,9 @@ def status() -> Iterator[str]:
         gone, live = answer["goneSessions"], answer["liveSessions"]
         yield f"{'on' if settings.enabled else 'off'}: {render.exact(str(archive.directory))}"
         yield f"copies of {count(live, 'session')}, and of {gone:,} whose file is gone"
-        size = (answer["liveBytes"] + answer["goneBytes"]) / 1e9
-        yield f"{size:.3g} of at most {settings.max_gb:g} GB"
+        size = answer["liveBytes"] + answer["goneBytes"]
+        shown = f"{size / 1e6:,.1f} MB" if size < 1e9 else f"{size / 1e9:.3g} GB"  # noqa: PLR2004 - a gigabyte
+        yield f"{shown} of at most {settings.max_gb:g} GB"
 
 
 archive = click.Group(

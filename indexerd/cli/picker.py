@@ -32,7 +32,7 @@ from indexerd.amounts import count
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, project, safe
 from indexerd.errors import IndexerdError
-from indexerd.paths import basename
+from indexerd.paths import basename, directory_of
 
 ROWS = 100  # sessions that are listed
 WIDE = 100  # columns, from which the preview is beside the list
@@ -165,7 +165,7 @@ class _Picker:
         room = self._width - _AGE - (2 if narrow else _AGENT + _PROJECT + 4)
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
-            place = basename(safe(row["cwd"]))
+            place = basename(safe(directory_of(row)))
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"
             before = f"{age:>{_AGE}}{agent} "

@@ -42,7 +42,7 @@ _WAITING = {  # the reasons of indexing/policy.py, and what is true of these ses
     "due": "are old, and no local model is configured",
     "refused": "were declined by the model",
 }
-_OF_ONE = {"have": "has", "are": "is", "were": "was", "belong": "belongs"}
+_OF_ONE = {"have": "has", "are": "is", "were": "was"}
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 
@@ -119,10 +119,12 @@ def _summary(report: Report, least: int) -> str:
     waiting = report.waiting - Counter(below_threshold=report.named_before)
     facts = [(report.named_before, "were named before")]
     facts += [(many, _WAITING[why].format(least=least)) for why, many in waiting.most_common()]
-    for many, what in (*facts, (report.subagents, "belong to sub-agents")):
+    for many, what in facts:
         first, _, rest = what.partition(" ")
         verb = _OF_ONE.get(first, first) if many == 1 else first
         parts += [f"{many:,} {verb} {rest}"] if many else []
+    if report.subagents:
+        parts.append(f"{report.subagents:,} of these of sub-agents")
     kinds = Counter(kind for kind, _ in report.failed.values())
     parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
     if report.unreadable:
