@@ -123,13 +123,12 @@ def _summary(report: Report, least: int) -> str:
         first, _, rest = what.partition(" ")
         verb = _OF_ONE.get(first, first) if many == 1 else first
         parts += [f"{many:,} {verb} {rest}"] if many else []
-    if report.subagents:
-        parts.append(f"{report.subagents:,} of these of sub-agents")
     kinds = Counter(kind for kind, _ in report.failed.values())
     parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
     if report.unreadable:
         parts.append(f"{count(report.unreadable, 'file')} cannot be read (see `indexerd doctor`)")
-    return ", ".join(parts)
+    children = f" ({report.subagents:,} of sub-agents included)" if report.subagents else ""
+    return ", ".join(parts) + children
 
 
 PRINT = "Print the entry for a host's configuration file, and exit."
