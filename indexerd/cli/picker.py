@@ -166,10 +166,11 @@ class _Picker:
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
+            name = ("(waiting) " if row["state"] == "waiting" else "") + safe(row["name"])
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"
             before = f"{age:>{_AGE}}{agent} "
-            lines += [(dim, before), (style, render.fitted(safe(row["name"]), max(10, room)))]
+            lines += [(dim, before), (style, render.fitted(name, max(10, room)))]
             lines.append((dim, "\n" if narrow else f" {render.fitted(place, _PROJECT)}\n"))
         return lines
 

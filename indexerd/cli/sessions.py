@@ -106,6 +106,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     gone = "prompts only" if row.get("promptsOnly") else "gone"
     marks = [gone] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
+    marks += ["waiting"] if row["state"] == "waiting" else []
     marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
     marks += [f"#{tag}" for tag in row.get("ownTags", ())]
     mark = f"({', '.join(marks)}) " if marks else ""

@@ -149,14 +149,15 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
         waiting = [row for row in asked["sessions"] if _state(row) == "waiting"]
     groups: dict[str, dict[str, Shown]] = {}  # title -> path, or "" -> a project's lines
 
-    def add(title: str, row: Row, cwd: str | None = None) -> None:
+    def add(title: str, row: Row, cwd: str | None = None, spot: str = "") -> None:
         place = None if cwd is None else place_of(cwd, filters, home)
         group = groups.setdefault(title, {})
         listed = group.setdefault(shown_path(cwd or ""), {"place": place, "lines": []})
-        listed["lines"].append(line(row, filters, home))
+        listed["lines"].append(line(row, filters, home) | {"spot": spot})
 
     for row in waiting:
-        add("Waiting for you", {**row, "state": ""})  # the heading says it
+        asks = f"#target={_encoded(row['leafId'])}" if row.get("leafId") else ""
+        add("Waiting for you", {**row, "state": ""}, spot=asks)  # the heading says it
     above = {row["sessionId"] for row in waiting}
     for row in rows:  # pinned ones first
         if row["sessionId"] in above:

@@ -25,7 +25,9 @@ STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
 FIRST = (30, 60_000)  # messages and characters rendered before the live page is sent
 WHOLE = (sys.maxsize, 4_000_000)  # in an exported page: at most some seconds
 
-_MESSAGES = frozenset({"user", "task", "assistant", "custom", "compaction", "branch_summary"})
+_MESSAGES = frozenset(
+    {"user", "task", "plan", "assistant", "custom", "compaction", "branch_summary"}
+)
 _SLOT = "\ue000{}\ue000"  # stands for a diff; texts have no such characters
 _MARK = re.compile(r"([\\`*_\[\]<>#&|~!$])")
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from indexerd.agents.claude.human import as_seen
+from indexerd.agents.claude.human import as_seen, carries_out_plan
 from indexerd.agents.json_lines import as_dict, as_list, string
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
@@ -35,8 +35,8 @@ PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
-_BEATS |= {"user": "ask", "task": "ask"}
-_SPOKEN = frozenset({"user", "task", "assistant", "bash", "compaction"})
+_BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
+_SPOKEN = frozenset({"user", "task", "plan", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
 
@@ -154,10 +154,14 @@ class Room:
 def node_of(
     state: SessionState, row: int, entry: Entry, room: Room, pictures: Sequence[Image] = ()
 ) -> Node:
-    """Make the node of an entry; a sub-agent's first prompt, its parent's, is a `task`."""
+    """Make the node of an entry.
+
+    A sub-agent's first prompt, its parent's, is a `task`; the client's for a plan is a `plan`.
+    """
     entry = entry if room.whole else as_seen(entry)
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
     task = row in state.openings and bool(state.header and state.header.subagent)
+    plan = carries_out_plan(entry)
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     asked = "" if room.whole else "\n\n".join(filter(None, map(_asked, entry.tools)))
     whole = "\n\n".join(filter(None, (whole, asked)))
@@ -174,7 +178,7 @@ def node_of(
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
-        kind="task" if task else entry.kind.name.lower(),
+        kind="task" if task else "plan" if plan else entry.kind.name.lower(),
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),

@@ -230,6 +230,21 @@ def test_sub_agents(home: Served, tabs: Tabs) -> None:
     assert findings(page) == []
 
 
+def test_the_plan_that_a_session_carries_out(home: Served, tabs: Tabs) -> None:
+    """It is shown in full before the first answer, but nobody typed it: it is no prompt."""
+    session = ClaudeSession(home.world.root / "home")
+    plan = "# Retry uploads\n\n1. Wrap it."
+    session.prompt(f"Implement the following plan:\n\n{plan}", planContent=plan)
+    session.say("It retries.")
+    until(lambda: home.world.row(session.id), "the session")
+    page = home.open(tabs, f"/s/{session.id}")
+    expect(shown(page).locator(".said").first).to_contain_text("Plan to carry out")
+    expect(shown(page).get_by_role("listitem")).to_have_text("Wrap it.")
+    expect(shown(page).locator(".fold")).to_have_count(0)
+    expect(page.locator("#tree .row").first).to_contain_text("Retry uploads")
+    expect(page.locator("#brief")).not_to_contain_text("prompt")
+
+
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -> None:
     """S1.40: each format is downloaded as a file; its page opens offline."""

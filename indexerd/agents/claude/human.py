@@ -152,6 +152,12 @@ def plan_of(line: Fields) -> tuple[str, str]:
     return heading_of(plan_text), session[1] if session else ""
 
 
+def carries_out_plan(entry: Entry) -> bool:
+    """Return whether the client wrote an entry as the prompt to carry out a plan."""
+    prompt = entry.kind is Kind.TOOL and entry.sent_as == "user"
+    return prompt and _unwrapped(entry.text).startswith(_PLAN)
+
+
 def heading_of(plan: str) -> str:
     if front := _FRONT_MATTER.match(plan):
         plan = plan[front.end() :]

@@ -31,7 +31,8 @@
       el("div", "", ...all.map((text) => el("p", "notice", text))))].filter(Boolean));
     sync($("facts"), [
       section("remarks", remarks(doc), (all) => all.length && el("p", "dim", all.join(" "))),
-      section("summary", meta && meta.summary, (text) => text && prose(text)),
+      section("summary", meta && meta.summary, (text) => text &&
+        el("div", "", el("h3", "unseen", "Summary"), prose(text))),
       section("facts", factsOf(session, meta, doc), factList),
       section("context", [doc.context, doc.footer], contextBox),
     ].filter(Boolean));

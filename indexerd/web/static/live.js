@@ -13,6 +13,7 @@
   const STALE = 30 * 60_000; // ms after which an open turn counts as abandoned
   const down = el("p", "notice");
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
+  const question = button("plain", "waiting for you", () => session.go(-1, story.doc.leaf));
   const end = el("div", "end");
   let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0;
   let up = true, toldUp = false, indexing = false, locked = false, bar = null;
@@ -92,9 +93,9 @@
   function state() {
     const { state: word, modifiedAt } = story.doc.session;
     const stale = word === "active" && moment(modifiedAt) && Date.now() - moment(modifiedAt) > STALE;
-    const words = { active: stale ? "" : "running", waiting: "waiting for you", failed: "interrupted" };
+    const words = { active: stale ? "" : "running", waiting: question.textContent, failed: "interrupted" };
     const text = indexing ? "indexing" : words[word] || "";
-    if ($("state").textContent !== text) $("state").textContent = text;
+    if ($("state").textContent !== text) $("state").replaceChildren(text === words.waiting ? question : text);
     $("state").dataset.state = text;
     document.body.classList.toggle("alone", !up);
     put(down.firstChild, up ? "" : "The daemon does not answer: the session's file is shown, without updates. " +

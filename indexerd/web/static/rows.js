@@ -12,7 +12,7 @@
   const BEFORE = 30; // characters before a found word
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
-    user: "You", task: "Task from the parent session", assistant: "Answer", tool: "Result",
+    user: "You", task: "Task from the parent session", plan: "Plan to carry out", assistant: "Answer", tool: "Result",
     bash: "Shell command", system: "System", custom: "Client", compaction: "Compaction",
     branch_summary: "Abandoned branch", setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };

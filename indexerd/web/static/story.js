@@ -34,7 +34,7 @@
     beats.forEach((beat, at) => story.beatOf.fill(at, beat.first, beat.last + 1));
     story.asksTo = [0];
     for (const beat of beats) {
-      story.asksTo.push(story.asksTo[story.asksTo.length - 1] + (beat.kind === "ask" ? 1 : 0));
+      story.asksTo.push(story.asksTo[story.asksTo.length - 1] + (nodes[beat.first].kind === "user" ? 1 : 0));
     }
     for (const place of pathTo(doc.leaf)) story.active[place] = 1;
     ends();

@@ -11,7 +11,7 @@
   const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
-  const ALONE = new Set(["user", "task", "compaction", "branch_summary", "custom", "bash"]);
+  const ALONE = new Set(["user", "task", "plan", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
   let items = new Map(); // by key
   let spots = new Map(); // place -> item
@@ -155,7 +155,7 @@
   }
 
   function saidParts(place) {
-    const node = story.nodes[place], asks = node.kind === "user" || node.kind === "task";
+    const node = story.nodes[place], asks = /^(user|task|plan)$/.test(node.kind);
     const head = el("header", "", el("h3", "", who({ ...node, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
     if (node.failed) head.append(el("span", "bad", "failed"));

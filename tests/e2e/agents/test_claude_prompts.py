@@ -65,6 +65,9 @@ def test_a_plan_gives_its_session_a_name_and_a_parent(world: World, home: Path) 
     for row, first in zip(rows(world, sessions), ("Now commit this.", *[""] * 4), strict=True):
         assert row.items() >= (wanted | {"firstUserMessage": first}).items()
         assert row["userMessageCount"] == bool(first)
+    for session in sessions:
+        told = world.run("export", session.id, "--format", "md")
+        assert "**Plan to carry out**\n\n> Implement the following plan:" in told
 
 
 COMMENTS = (

@@ -220,6 +220,10 @@ def test_a_session_that_asks_the_user_waits(
         wait(world, session_id, state="waiting")
         listed = world.call("list", state="waiting")["sessions"]
         assert [row["sessionId"] for row in listed] == [session_id]
+        assert "(waiting) " in world.run("list", "--all")
+        command, env = [sys.executable, "-m", "indexerd", "resume"], {**world.env, "TERM": "xterm"}
+        _, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=80, typed="\x1b")
+        assert b"(waiting) " in got
         reply()
         wait(world, session_id, state="active")
         assert world.call("list", state="waiting")["sessions"] == []
