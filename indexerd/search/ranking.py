@@ -199,6 +199,7 @@ class _Search:
         self._newest = scope
         self._scope = None if scope is None else frozenset(scope)
         self._limit = limit
+        self._wide = max(limit, _CANDIDATES)  # places and sessions that are compared
         self._synonyms = synonyms  # whether a word stands for these, too
         self._most = 0  # places of a term that are read
         self._ranked: list[_Session] = []
@@ -226,7 +227,7 @@ class _Search:
         needed = {n for n, term in enumerate(terms) if term.needed}
         self._needed = needed or {*range(len(terms))}  # of "of_the", only the whole is needed
         self.total, quoted = len(self._needed), any(term.quoted for term in terms)
-        self._most = max(2 * self._limit, _READ * (1 if len(terms) <= _PAIR else 3))
+        self._most = max(4 * self._limit, _READ * (1 if len(terms) <= _PAIR else 3))
         found = self._candidates(terms)
         for session in found:
             self._score(session)
@@ -363,7 +364,8 @@ class _Search:
         """Find the sessions that have some of the terms, with all their places."""
         queries, common = [*map(self._queries, terms)], list[int]()
         for n, term in enumerate(terms):
-            owners = [owner for query in queries[n] for owner in self._read(query, [n], self._most)]
+            read = self._read if len(terms) > 1 else self._read_wider
+            owners = [owner for query in queries[n] for owner in read(query, [n], self._most)]
             many = len(owners)
             if many >= self._most:
                 common += [n] if len(terms) > 1 else []
@@ -373,7 +375,7 @@ class _Search:
             self._rare.append((self._rarity(many), self._rarity(among, self._sessions)))
         if common:
             every = both(*(queries[n][0] for n in self._needed))
-            if len(self._read(every, [*self._needed], _CANDIDATES)) < _CANDIDATES:
+            if len(self._read(every, [*self._needed], self._wide)) < self._wide:
                 self._read_on(queries, common)
         self._sum_up()
         best = list[_Session]()
@@ -387,7 +389,7 @@ class _Search:
 
     def _read_on(self, queries: Sequence[Sequence[Query]], common: Iterable[int]) -> None:
         """Read all places of the best sessions that have one of the common terms."""
-        near = self._read(either(texts for texts, *_ in queries), [], _CANDIDATES)
+        near = self._read(either(texts for texts, *_ in queries), [], self._wide)
         self._sum_up()
         rare = self._needed.difference(common)
 
@@ -395,12 +397,20 @@ class _Search:
             found = self._found[owner]
             return -len(rare & {n for place in found.places for n in place.terms}), -found.score
 
-        some = {*near, *sorted(self._found, key=order)[:_CANDIDATES]}
+        some = {*near, *sorted(self._found, key=order)[: self._wide]}
         self._found = {owner: self._found[owner] for owner in some}
         own = Query.const_score_query(Query.term_set_query(SCHEMA, "owner", [*some]), 0.0)
         for n in common:
             for query in queries[n]:
                 self._read(both(query, own), [n], 10 * _READ, again=True)
+
+    def _read_wider(self, query: Query, terms: Sequence[int], most: int) -> list[Any]:
+        """Read more and more places, until they are of as many sessions as the limit."""
+        owners = self._read(query, terms, most)
+        while len(owners) >= most and len(set(owners)) < self._limit:
+            most *= 4
+            owners = self._read(query, terms, most, again=True)
+        return owners
 
     def _read(
         self, query: Query, terms: Sequence[int], most: int, *, again: bool = False

@@ -201,11 +201,14 @@ def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> l
 
 
 async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
-    limit = filters.hits or HITS[0]
-    asked = _params(filters, query=filters.q, limit=int(limit), rows=True)
-    answer = await daemon.read("search", asked)
+    limit, most = int(filters.hits or HITS[0]), int(HITS[-1])
+    asked = _params(filters, query=filters.q, rows=True)
+    answer = await daemon.read("search", {**asked, "limit": limit})
+    # That may not be all: the limit also bounds what is ranked, but for a slow pattern.
+    if len(answer["hits"]) < limit < most and "re:" not in filters.q:
+        answer = await daemon.read("search", {**asked, "limit": most})
     spots: dict[str, list[Row]] = {}
-    for hit in answer["hits"]:
+    for hit in answer["hits"][:limit]:
         spots.setdefault(hit["sessionId"], []).append(hit)
     rows, hits = [answer["rows"][session_id] for session_id in spots], list[Shown]()
     for row, found in zip(rows, spots.values(), strict=True):
@@ -215,8 +218,8 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
         if same and places[0]["label"] == "title":  # the matches are marked there
             shown["marked"] = places.pop(0)["pieces"]
         hits.append(shown | {"places": places, "words": found[0].get("words", "")})
-    full = len(answer["hits"]) >= int(limit)
-    more = next((wider for wider in HITS if full and int(wider) > int(limit)), "")
+    full = len(answer["hits"]) >= limit
+    more = next((wider for wider in HITS if full and int(wider) > limit), "")
     own = {tag.casefold() for row in rows for tag in row.get("ownTags", ())}
     tags = Counter(tag.casefold() for row in rows for tag in row["tags"]).most_common(HIT_TAGS)
     tags.sort(key=lambda tag: tag[0] not in own)

@@ -8,7 +8,8 @@ Pitfalls: `--fork-session`, `/branch`, a hand-off to the background and 1.0's `-
 whole history into a new file, with its ids and times. `born_ms` is larger for the copy: lines
 without an id have the file's own time; lines that name another session, in `requestSessionId` or
 `sessionId`, were copied; a background session is as old as its first line. After `/clear` some
-releases write a session's hooks under another id, between its answers.
+releases write a session's hooks under another id, between its answers. The client's own sub-agents,
+such as the one that summarizes, copy the history of their parent, and only the last prompt is new.
 
 Following `parentUuid` alone loses half a conversation: one answer is several lines, the results of
 parallel tools are children of different ones, and the next line names only one of these siblings.
@@ -82,6 +83,7 @@ _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-nam
 _TITLES = (*_TITLE_LINES, "summary", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_COPYING = re.compile(r".*/agent-a(?:compact|prompt_suggestion|side_question)-")
 _ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})  # tools that wait for the user
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
 Place = tuple[int, int]  # offset and length of a line in the file
@@ -159,15 +161,8 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     if not tree.header.cwd:
         tree.header = replace(tree.header, cwd=string(line.get("cwd"))[:PATH_MAX])
     child, aside = tree.header.subagent, line.get("isSidechain") is True
-    if at and not child:  # a file is younger than the lines that were copied into it
-        if string(line.get("requestSessionId")) not in ("", writer):
-            tree.born_ms = max(tree.born_ms, at + 1)
-        foreign = writer not in ("", tree.header.session_id)
-        if foreign and not memory.answered:
-            memory.foreign_ms = max(memory.foreign_ms, at)
-        elif memory.foreign_ms and not foreign:
-            tree.born_ms, memory.foreign_ms = max(tree.born_ms, memory.foreign_ms + 1), 0
-        memory.answered |= not foreign and line.get("type") == "assistant"
+    if at and not child:
+        _date_copies(tree, memory, tree.header, line, at)
     if not (tree.first or child or aside) and talks:
         tree.first = own[:_ID_MAX]
     branch = string(line.get("gitBranch"))[:PATH_MAX]
@@ -176,6 +171,10 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         _put_aside(tree, line, place)
         return
     what = said(line, child=child)
+    if at and what.code == PROMPTED and _COPYING.match(tree.file):  # all lines above are copies
+        stamp = string(line.get("timestamp"))[:WORD_MAX]
+        tree.born_ms, tree.header = at, replace(tree.header, created_at=stamp)
+        tree.openings.clear()
     row = _put(tree, memory, line, what, place)
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at)
@@ -217,6 +216,19 @@ def _whose(tree: Tree, memory: Memory, header: Header, line: Fields) -> None:
         tree.leaf = memory.tail = memory.opener = NOWHERE
         tree.openings.clear()
         tree.header = replace(header, subagent=False, parent_id=None)
+
+
+def _date_copies(tree: Tree, memory: Memory, header: Header, line: Fields, at: int) -> None:
+    """Date a file later than the lines that were copied into it."""
+    writer = string(line.get("sessionId"))
+    if string(line.get("requestSessionId")) not in ("", writer):
+        tree.born_ms = max(tree.born_ms, at + 1)
+    foreign = writer not in ("", header.session_id)
+    if foreign and not memory.answered:
+        memory.foreign_ms = max(memory.foreign_ms, at)
+    elif memory.foreign_ms and not foreign:
+        tree.born_ms, memory.foreign_ms = max(tree.born_ms, memory.foreign_ms + 1), 0
+    memory.answered |= not foreign and line.get("type") == "assistant"
 
 
 def _titled(tree: Tree, memory: Memory, line: Fields) -> None:

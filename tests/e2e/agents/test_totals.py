@@ -1,5 +1,6 @@
 """Tokens, cost and duration of a session, and the tools and files it used."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import World, clock, opencode_rows, until, wait
+from tests.e2e.world import World, append, clock, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
@@ -134,6 +135,38 @@ def test_a_session_of_claude_spent_only_its_own(world: World, home: Path) -> Non
     clock.now = None
     spent = {key: row["tokens"]["input"] for key, row in world.read_once().items()}
     assert spent == {first.id: 20, resumed.id: 10, hooked.id: 30}
+
+
+@pytest.mark.parametrize("label", ["compact", "prompt_suggestion", "side_question"])
+def test_a_sub_agents_copy_of_its_parent_is_not_its_own(
+    world: World, home: Path, label: str
+) -> None:
+    """S1.16: it is named by its request; what it repeats is found in its parent, if that exists."""
+    parent, gone = ClaudeSession(home), ClaudeSession(home)
+    copies = dict[str, str]()  # word -> the sub-agent that copied it
+    clock.now = AT
+    for session, word in ((parent, "zebras"), (gone, "okapis")):
+        session.turn("Sort the widgets.")
+        session.turn(f"Now the {word}.")
+        copies[word] = f"agent-a{label}-{session.id[-12:]}"
+        folder = session.path.with_suffix("") / "subagents"
+        copy = ClaudeSession(home, folder=folder, session_id=copies[word])
+        own = {"sessionId": session.id, "isSidechain": True}
+        lines = [json.loads(line) | own for line in session.path.read_text().splitlines()]
+        append(copy.path, *lines)
+        clock.now += timedelta(minutes=1)
+        copy.prompt("Summarize all of it.", **own)
+        text = [{"type": "text", "text": "We sorted."}]
+        copy.line("assistant", message=lines[-1]["message"] | {"id": "own", "content": text}, **own)
+    clock.now = None
+    gone.path.unlink()
+    rows = world.read_once("--subagents")
+    spent = {key: row["tokens"]["input"] for key, row in rows.items()}
+    assert spent == {parent.id: 20, **dict.fromkeys(copies.values(), 10)}
+    assert {rows[copy]["name"] for copy in copies.values()} == {"Summarize all of it."}
+    for word, found in (("zebras", parent.id), ("okapis", copies["okapis"])):
+        hits = world.run("search", word, "--json")["hits"]
+        assert [hit["sessionId"] for hit in hits] == [found]
 
 
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:

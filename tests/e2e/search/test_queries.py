@@ -112,6 +112,19 @@ def test_a_bad_pattern_is_an_error(running: World, query: str) -> None:
     assert "re: " in running.stderr
 
 
+def test_one_sessions_many_matches_leave_room_for_others(world: World) -> None:
+    """One session that says a word in every message does not hide the others."""
+    often = world.session()
+    for _ in range(150):
+        often.turn("Kumquat!", "Kumquat.")
+    others = [world.session() for _ in range(3)]
+    for session in others:
+        session.turn("Here a kumquat is one of very many other words, and so counts for less.")
+    world.read_once()
+    hits = world.run("--json", "search", "kumquat", "--limit", "12")["hits"]
+    assert {hit["sessionId"] for hit in hits} == {often.id, *(session.id for session in others)}
+
+
 def test_a_patterns_limit_counts_sessions(world: World) -> None:
     """The limit counts sessions, not messages, so an old session is found after many hits."""
     old = world.session(turns=1)
