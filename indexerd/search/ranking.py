@@ -77,6 +77,7 @@ _PART = 0.7  # factor for a sub-agent's session, whose name is no title: its par
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions of which texts are loaded in addition to the limit
 _READ, _PAIR = 120, 2  # places of a term that are read; of more than two terms, thrice as many
+_READ_MAX = 20_000  # places of a single word that are read
 _CANDIDATES = 30  # sessions that are ranked in addition to the limit
 _SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
 _WIDER = 10  # how many more places are read if the scope is larger
@@ -407,7 +408,7 @@ class _Search:
     def _read_wider(self, query: Query, terms: Sequence[int], most: int) -> list[Any]:
         """Read more and more places, until they are of as many sessions as the limit."""
         owners = self._read(query, terms, most)
-        while len(owners) >= most and len(set(owners)) < self._limit:
+        while most <= len(owners) < _READ_MAX and len(set(owners)) < self._limit:
             most *= 4
             owners = self._read(query, terms, most, again=True)
         return owners
