@@ -376,11 +376,11 @@ def move(old: str | None, new: str | None, *, undo: bool) -> Iterator[str]:
     if cli.as_json(answer):
         return
     if old:
-        found, there = count(answer["sessions"], "session"), old if undo else new
-        if answer["sessions"]:
-            yield f"{found} now found in {render.exact(there or '')}; no file was moved"
-        elif undo:
-            yield "taken back; no session is elsewhere for it"
+        found = count(answer["sessions"], "session")
+        if undo:
+            yield f"taken back for {found}"
+        elif answer["sessions"]:
+            yield f"{found} now found in {render.exact(new or '')}; no file was moved"
         else:
             yield f"noted, but no session began in {render.exact(old)}"
         return

@@ -17,7 +17,7 @@ import math
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ class _Repository(NamedTuple):
     own: list[int]  # inode and age of its `.git`, which tell it from its copies; []: it is gone
     remote: str  # a hash
     mark: str  # a hash of what identifies it and its copies; "" if nothing does
-    since: int  # ms since the epoch when it came, at the earliest
+    since: int  # ms since the epoch when it was first known, here or elsewhere
 
 
 class _Left(NamedTuple):
@@ -57,9 +57,6 @@ class _Left(NamedTuple):
     mark: str
     at: int  # ms since the epoch
     seen: int  # when it was last there: what was known then elsewhere is a copy
-
-    def renamed(self, old: str, new: str) -> _Left:
-        return self._replace(mark=new) if self.mark == old else self
 
 
 class Projects:
@@ -76,6 +73,7 @@ class Projects:
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._here: dict[str, _Repository] = {}
         self._left: dict[str, list[_Left]] = {}  # oldest first
+        self._known: dict[tuple[int, ...], int] = {}  # when each was first known, by its `own`
         self._found: dict[str, list[Move]] = {}  # where those are now, or where they were
         self._looked = 0  # when `look` last did, in milliseconds: the file's time
         try:
@@ -160,14 +158,20 @@ class Projects:
                 self._write({"worktree": root, "main": main})
         for root in {*filter(None, roots.values()), *self._here}:
             self._identify(root, at)
-        left = [
-            f"{root}/" for root, moves in self._found.items() if any(m.new != root for m in moves)
-        ]
-        still = {path for path in known if path.startswith(tuple(left)) and os.path.isdir(path)}  # noqa: PTH112 - never raises
+        for old, new in {tuple(one): other for one, other in self._adopted()}.items():
+            self._write({"instead": new, "of": old})
+        still = self._in_place(known)
         self.version += still != self._still
         self._looked, self._still = at, still
         with suppress(OSError):
             set_time(self._path, at)
+
+    def _in_place(self, directories: Iterable[str]) -> set[str]:
+        """Return those that still exist below the old place of a repository."""
+        moved = ((root, move) for root, moves in self._found.items() for move in moves)
+        left = tuple(f"{root}/" for root, move in moved if move.new != root)
+        below = (path for path in directories if path.startswith(left))
+        return {path for path in below if os.path.isdir(path) and os.path.realpath(path) == path}  # noqa: PTH112 - never raises
 
     def _identify(self, root: str, at: int) -> None:
         """Note what identifies a repository, if it is new or gone, or has a new remote."""
@@ -176,7 +180,7 @@ class Projects:
         with suppress(OSError):
             stat, made = os.stat(git), 0  # noqa: PTH116 - text
             with suppress(OSError):  # not all have this file, which nobody changes
-                made = os.stat(f"{git}/description").st_ctime_ns // 1_000_000  # noqa: PTH116 - as above
+                made = os.stat(f"{git}/description").st_mtime_ns // 1_000_000  # noqa: PTH116 - as above
             if os.path.realpath(root) == root:
                 own, changed = [stat.st_ino, made], stat.st_mtime_ns
                 at = min(at, max(made, self._looked))  # sessions may have begun in it already
@@ -189,8 +193,10 @@ class Projects:
         mark = found or ""
         if own and not mark:
             self._asked[root] = changed if found == "" else math.inf
-        if known and is_known and mark in ("", known.mark):
-            return
+        if known and is_known:
+            mark = mark or known.mark
+            if (mark, remote) == (known.mark, known.remote):
+                return
         line = {"repository": root, "own": own, "remote": remote, "mark": mark}
         if own or known:
             self._write(line | {"at": at, "seen": self._looked})
@@ -200,21 +206,35 @@ class Projects:
 
         def place(old: str, left: _Left) -> str:
             """Find the repository itself, or else the first one like it that came since."""
-            inode, made = left.own
-            same = _marked(self._here, left.mark)
-            itself = [root for root, here in self._here.items() if here.own == [inode, made]]
-            if not made:  # an inode is used again
-                itself = [root for root in itself if root in same]
-            if old in self._own or len(itself) == 1 or old in same:
-                return old if old in self._own or len(itself) != 1 else itself[0]
+            itself = [root for root, here in self._here.items() if here.own == left.own]
+            if not left.own[1]:  # an inode is used again
+                itself = [root for root in itself if self._here[root].mark == left.mark != ""]
+            if old in self._own or len(itself) == 1:
+                return old if old in self._own else itself[0]
+            same = [root for root, here in self._here.items() if here.mark == left.mark != ""]
             came = sorted((self._here[root].since, root) for root in same)
             is_first = len(came) == 1 or (len(came) > 1 and came[0][0] < came[1][0])
-            return came[0][1] if is_first and came[0][0] >= left.seen else old
+            is_new = is_first and came[0][0] >= left.seen and old not in same
+            return came[0][1] if is_new else old
 
         self._found = {
             old: [Move(old, place(old, left), left.at, "git") for left in every]
             for old, every in self._left.items()
         }
+
+    def _adopted(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Yield each repository of which a copy was found in its place, and that copy."""
+        for old, moves in self._found.items():
+            for left, move in zip(self._left[old], moves, strict=True):
+                if move.new != old and self._here[move.new].own not in ([], left.own):
+                    yield left.own, self._here[move.new].own
+
+    def _adopt(self, old: list[int], new: list[int]) -> None:
+        """Let a copy stand for a repository from now on, wherever it goes."""
+        for place, every in self._left.items():
+            self._left[place] = [
+                left._replace(own=new) if left.own == old else left for left in every
+            ]
 
     def move(self, old: str, new: str, *, at: int, undo: bool = False) -> None:
         """Note a move by the user, or take any back; NotFoundError if there is no such move."""
@@ -239,16 +259,16 @@ class Projects:
         elif "repository" in line:
             root, own, at = line["repository"], line["own"], line["at"]
             before = self._here.get(root, _Repository([], "", "", at))
-            same_inode = own[:1] == before.own[:1] and before.mark == line["mark"] != ""
-            stays = before.own == own or same_inode  # with another mode, it has another age
-            if stays and _marked(self._here, before.mark) == [root]:  # it may have a new remote
-                for place, every in self._left.items():
-                    self._left[place] = [one.renamed(before.mark, line["mark"]) for one in every]
-            if before.own and not stays:
+            is_new = bool(own) and tuple(own) not in self._known
+            since = self._known.setdefault(tuple(own), at)
+            if before.own and before.own != own:
                 left = _Left(before.own, before.mark, at, line["seen"])
                 self._left[root] = [*self._left.get(root, ()), left]
-            since = before.since if stays else at
+                if is_new and before.mark == line["mark"] != "":  # it was cloned anew
+                    self._adopt(before.own, own)
             self._here[root] = _Repository(own, line["remote"], line["mark"], since)
+        elif "instead" in line:
+            self._adopt([*line["of"]], line["instead"])
         else:
             move = Move(line["old"], line["new"], line["at"], "user")
             others = tuple(one for one in self._said if (one.old, one.new) != move[:2])
@@ -258,11 +278,6 @@ class Projects:
                 self._said = others
             else:
                 self._own.add(move.old)
-
-
-def _marked(here: dict[str, _Repository], mark: str) -> list[str]:
-    """List the repositories with a mark."""
-    return [root for root, one in here.items() if mark and one.mark == mark]
 
 
 def _moved(path: str, old: str, new: str) -> str:

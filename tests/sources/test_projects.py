@@ -228,3 +228,51 @@ def test_what_is_still_there_has_not_moved(disk: Disk) -> None:
     assert [*map(disk.now, inside)] == ["home/app", "home/keep", "home/dotfiles/gone"]
     assert disk.now("home/dotfiles") == "home/dotfiles"
     assert app.is_dir()
+
+
+def test_changed_modes_change_nothing(disk: Disk) -> None:
+    """Before or after a repository without a remote moves."""
+    for name in ("before", "after"):
+        git(disk.repository(name), "remote", "remove", "origin")
+    disk.look("before", "after")
+    (disk.root / "before/.git/description").chmod(0o600)
+    disk.look("before")
+    disk.rename("before", "before-new")
+    disk.rename("after", "after-new")
+    disk.look("before-new", "after-new")
+    (disk.root / "after-new/.git/description").chmod(0o600)
+    disk.look("after-new")
+    assert [*map(disk.now, ("before", "after"))] == ["before-new", "after-new"]
+
+
+def test_a_copy_is_followed_like_the_original(disk: Disk) -> None:
+    """One found elsewhere, and one made in the old place, though there are further clones."""
+    for name in ("gone", "anew"):
+        shutil.copytree(disk.repository(name), disk.root / f"{name}-2")
+        disk.look(name)
+        shutil.rmtree(disk.root / name)
+        if name == "anew":
+            disk.rename("anew-2", "anew")
+        disk.look(name, f"{name}-2")
+    for name, place in (("gone", "gone-2"), ("anew", "anew")):
+        shutil.copytree(disk.root / place, disk.root / f"{name}-3")
+        disk.look(f"{name}-3")
+        git(disk.root / place, "remote", "set-url", "origin", f"https://example.org/{name}")
+        disk.look(place)
+        disk.rename(place, f"{name}-4")
+        disk.look(f"{name}-4")
+        assert disk.now(name) == f"{name}-4"
+
+
+def test_a_clone_that_moves_takes_only_its_own_sessions(disk: Disk) -> None:
+    """Not those of clones that are gone; a link left behind is no directory in the old place."""
+    one = disk.repository("x1")
+    (one / "api").mkdir()
+    shutil.copytree(one, disk.root / "x2")
+    disk.look("x1", "x2", "x2/api")
+    shutil.rmtree(one)
+    disk.look("x1", "x2")
+    disk.rename("x2", "x3")
+    (disk.root / "x2").symlink_to("x3")
+    disk.look("x3", "x2/api")
+    assert [*map(disk.now, ("x1", "x2", "x2/api"))] == ["x1", "x3", "x3/api"]

@@ -96,10 +96,7 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     leaf = live.call("branches", ref=before.id)["tips"][0]["leafId"]
     made = live.call("branch", ref=before.id, leaf=leaf)
     until(lambda: listed(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
-    assert (
-        live.run("move", "--undo", "shop", "store")
-        == f"1 session now found in {old}; no file was moved\n"
-    )
+    assert live.run("move", "--undo", "shop", "store") == "taken back for 1 session\n"
     assert live.row(before.id)["resume"] == command(old / "api", before)
     with pytest.raises(NotFoundError):
         live.call("move", old=str(old), new=str(new), undo=True)
