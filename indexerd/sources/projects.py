@@ -67,7 +67,7 @@ class Projects:
         self.version = 0  # grows with every change
         self._path = state_dir / "projects.jsonl"
         self._said: tuple[Move, ...] = ()  # by the user
-        self._own: set[str] = set()  # directories whose moves the user took back
+        self._refused: set[str] = set()  # directories whose found moves the user took back
         self._asked: dict[str, float] = {}  # times of repositories of which git told nothing
         self._still: set[str] = set()  # directories that exist below where a repository was
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
@@ -209,8 +209,8 @@ class Projects:
             itself = [root for root, here in self._here.items() if here.own == left.own]
             if not left.own[1]:  # an inode is used again
                 itself = [root for root in itself if self._here[root].mark == left.mark != ""]
-            if old in self._own or len(itself) == 1:
-                return old if old in self._own else itself[0]
+            if old in self._refused or len(itself) == 1:
+                return old if old in self._refused else itself[0]
             same = [root for root, here in self._here.items() if here.mark == left.mark != ""]
             came = sorted((self._here[root].since, root) for root in same)
             is_first = len(came) == 1 or (len(came) > 1 and came[0][0] < came[1][0])
@@ -257,7 +257,7 @@ class Projects:
             if line["main"] != line["worktree"]:
                 self._mains[line["worktree"]] = line["main"]
         elif "repository" in line:
-            root, own, at = line["repository"], line["own"], line["at"]
+            root, own, at = line["repository"], _checked(line["own"]), line["at"]
             before = self._here.get(root, _Repository([], "", "", at))
             is_new = bool(own) and tuple(own) not in self._known
             since = self._known.setdefault(tuple(own), at)
@@ -268,7 +268,7 @@ class Projects:
                     self._adopt(before.own, own)
             self._here[root] = _Repository(own, line["remote"], line["mark"], since)
         elif "instead" in line:
-            self._adopt([*line["of"]], line["instead"])
+            self._adopt(_checked(line["of"]), _checked(line["instead"]))
         else:
             move = Move(line["old"], line["new"], line["at"], "user")
             others = tuple(one for one in self._said if (one.old, one.new) != move[:2])
@@ -277,7 +277,15 @@ class Projects:
             elif others != self._said:
                 self._said = others
             else:
-                self._own.add(move.old)
+                self._refused.add(move.old)
+
+
+def _checked(numbers: Iterable[Any]) -> list[int]:
+    """Check a `_Repository.own` that was read; ValueError if it is none."""
+    own = [*map(int, numbers)]
+    if len(own) not in (0, 2):
+        raise ValueError(own)
+    return own
 
 
 def _moved(path: str, old: str, new: str) -> str:
