@@ -18,6 +18,10 @@ def git(at: Path, *argv: str, date: str = "") -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=20, env=env)
 
 
+def copy(old: Path, new: Path) -> None:
+    shutil.copytree(old, new, copy_function=shutil.copy)  # of another age
+
+
 class Disk:
     """Directories of which some are repositories; `began` is when the first look began."""
 
@@ -78,14 +82,14 @@ def test_a_repository_that_takes_anothers_place_stays_itself(
 def test_a_copy_that_was_there_before_is_not_where_it_moved(disk: Disk) -> None:
     """The repository itself is found among its copies once a session is in the new place."""
     one = disk.repository("c1")
-    shutil.copytree(one, disk.root / "c2")
+    copy(one, disk.root / "c2")
     disk.look("c1", "c2")
     disk.rename("c1", "c1-new")
     disk.look("c2")
     assert disk.now("c1") == "c1"
     disk.look("c1-new")
     assert disk.now("c1") == "c1-new"
-    shutil.copytree(disk.root / "c1-new", disk.root / "c3")
+    copy(disk.root / "c1-new", disk.root / "c3")
     shutil.rmtree(disk.root / "c1-new")
     disk.look("c3")
     assert disk.now("c1") == "c1"  # where none of two copies is the one
@@ -173,7 +177,7 @@ def test_what_is_inside_goes_along(disk: Disk) -> None:
 def test_a_changed_mode_is_no_new_repository(disk: Disk) -> None:
     """A copy that was known before stays one."""
     one = disk.repository("d1")
-    shutil.copytree(one, disk.root / "d2")
+    copy(one, disk.root / "d2")
     disk.look("d1", "d2")
     shutil.rmtree(disk.root / "d2")
     (one / ".git/description").chmod(0o600)
@@ -185,7 +189,7 @@ def test_the_very_same_repository_needs_no_remote(disk: Disk) -> None:
     """Also if another takes its place, and if two clones swap places."""
     place = disk.repository("nr")
     git(place, "remote", "remove", "origin")
-    shutil.copytree(disk.repository("c1"), disk.root / "c2")
+    copy(disk.repository("c1"), disk.root / "c2")
     disk.look("nr", "c1", "c2")
     for old, new in (("nr", "nr-old"), ("c1", "t"), ("c2", "c1"), ("t", "c2")):
         disk.rename(old, new)
@@ -198,11 +202,11 @@ def test_what_was_found_stays_found(disk: Disk) -> None:
     """By a copy elsewhere, when that gets a new remote, or when there are more."""
     one = disk.repository("v1")
     disk.look("v1")
-    shutil.copytree(one, disk.root / "v2")
+    copy(one, disk.root / "v2")
     shutil.rmtree(one)
     disk.look("v1", "v2")
     assert disk.now("v1") == "v2"
-    shutil.copytree(disk.root / "v2", disk.root / "v3")
+    copy(disk.root / "v2", disk.root / "v3")
     disk.look("v3")
     assert disk.now("v1") == "v2"
     shutil.rmtree(disk.root / "v3")
@@ -248,14 +252,14 @@ def test_changed_modes_change_nothing(disk: Disk) -> None:
 def test_a_copy_is_followed_like_the_original(disk: Disk) -> None:
     """One found elsewhere, and one made in the old place, though there are further clones."""
     for name in ("gone", "anew"):
-        shutil.copytree(disk.repository(name), disk.root / f"{name}-2")
+        copy(disk.repository(name), disk.root / f"{name}-2")
         disk.look(name)
         shutil.rmtree(disk.root / name)
         if name == "anew":
             disk.rename("anew-2", "anew")
         disk.look(name, f"{name}-2")
     for name, place in (("gone", "gone-2"), ("anew", "anew")):
-        shutil.copytree(disk.root / place, disk.root / f"{name}-3")
+        copy(disk.root / place, disk.root / f"{name}-3")
         disk.look(f"{name}-3")
         git(disk.root / place, "remote", "set-url", "origin", f"https://example.org/{name}")
         disk.look(place)
@@ -268,7 +272,7 @@ def test_a_clone_that_moves_takes_only_its_own_sessions(disk: Disk) -> None:
     """Not those of clones that are gone; a link left behind is no directory in the old place."""
     one = disk.repository("x1")
     (one / "api").mkdir()
-    shutil.copytree(one, disk.root / "x2")
+    copy(one, disk.root / "x2")
     disk.look("x1", "x2", "x2/api")
     shutil.rmtree(one)
     disk.look("x1", "x2")
@@ -276,3 +280,25 @@ def test_a_clone_that_moves_takes_only_its_own_sessions(disk: Disk) -> None:
     (disk.root / "x2").symlink_to("x3")
     disk.look("x3", "x2/api")
     assert [*map(disk.now, ("x1", "x2", "x2/api"))] == ["x1", "x3", "x3/api"]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_the_original_comes_before_its_copies(disk: Disk, *, looks: bool) -> None:
+    """Whatever was seen first; and a copy that moves comes before a further one."""
+    for name in ("v", "t"):
+        copy(disk.repository(name), disk.root / f"{name}-copy")
+        disk.look(name)
+    disk.rename("v", "v-old")
+    shutil.rmtree(disk.root / "t")
+    if looks:
+        disk.look("v", "t")
+    disk.rename("v-copy", "v")
+    disk.rename("t-copy", "t")
+    disk.look("v", "t")
+    assert [*map(disk.now, ("v", "t"))] == ["v", "t"]
+    copy(disk.root / "t", disk.root / "t-further")
+    disk.look("v-old", "t-further")
+    disk.rename("t", "t-new")
+    disk.look("t-further")
+    disk.look("t-new")
+    assert [*map(disk.now, ("v", "t"))] == ["v-old", "t-new"]
