@@ -28,7 +28,7 @@ def run(bench: Bench) -> None:
             "list": (["list", "--all"], made[-1].id[:12], PEOPLE),
             "show": (["show", one.id], one.name, PEOPLE),
             "search": (["search", one.word], one.id, PEOPLE),
-            "status": (["status"], str(count), PEOPLE),
+            "status": (["status"], f"{count:,}", PEOPLE),
         }
         event = {"hook_event_name": "UserPromptSubmit", "prompt": ref, "session_id": "s"}
         given = json.dumps(event | {"cwd": one.cwd}).encode()
