@@ -94,9 +94,8 @@ def _shorten(rows: list[dict[str, Any]]) -> None:
     ids = sorted({row["sessionId"] for row in rows})
     apart = [next(n for n in count_from(8) if one[:n] != other[:n]) for one, other in pairwise(ids)]
     lengths = map(max, [8, *apart], [*apart, 8])  # with the ids before and after
-    short = {
-        key: key[:length] for key, length in zip(ids, lengths, strict=False)
-    }  # no id, one length
+    # Without any id there is still one length.
+    short = {key: key[:length] for key, length in zip(ids, lengths, strict=False)}
     for row in rows:
         row["sessionId"] = short[row["sessionId"]]
 

@@ -102,7 +102,7 @@ class Candidate(NamedTuple):
 
 class _Row(NamedTuple):
     name: str
-    named: bool
+    titled: bool  # its name is a title that somebody, or a model, gave it
     created: int
     worth: float  # factor for how recently it was used, and whose it is
 
@@ -476,7 +476,7 @@ class _Search:
             best = 0.0
             for field, text in _texts(session.id, document):
                 terms = finder.terms_in(without_references(text) if field == "name" else text)
-                is_title = field == "tags" or (field == "name" and self._rows[session.id].named)
+                is_title = field == "tags" or (field == "name" and self._rows[session.id].titled)
                 if is_title and self._needed <= terms:
                     session.titled = max(session.titled, WEIGHTS[field])
                 fit = WEIGHTS[field] * sum(self._rare[n][0] for n in terms)

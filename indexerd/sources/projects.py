@@ -96,12 +96,9 @@ class Projects:
         at = directory = self._as_said(directory, began)
         while at:
             move = next((one for one in self._found.get(at, ()) if began < one.at), None)
-            here = at in self._here and self._here[at].own
-            if (
-                move
-                and move.new != at
-                and (here or at == directory or directory not in self._still)
-            ):
+            here = at in self._here and self._here[at].own  # a repository, perhaps another one
+            stays = directory != at and directory in self._still and not here
+            if move and move.new != at and not stays:
                 return self._as_said(_moved(directory, at, move.new), began)
             if here:
                 break
