@@ -33,9 +33,12 @@ _SLIP_MIN = 5  # letters of a word that may be mistyped
 SNIPPET_MAX = 200
 _PREFIX_MIN = 3  # shorter prefixes match half of all words
 _BODY_MAX = 160  # characters of a snippet without its marks
+_NEAR_MAX = 800  # characters before and behind its best place of which Markdown is removed
 _MARKS_MAX = 15
 _SPANS_MAX = 20
 _SHOWN_MAX = 40  # characters of a wrong value
+
+Span = tuple[int, int, int]  # start and end of a match, and the number of its term
 
 _NO_STOP_WORDS = """ai allow area areas auth back backward bill brief buy call caption case
     cases ci clear click comment computer copy cv date describe detail down empty end ends
@@ -273,20 +276,36 @@ class Finder:
             if not there.isdisjoint(last) and not any(map(there.isdisjoint, before))
         }
 
-    def snippet(self, text: str) -> str:
-        """Return at most SNIPPET_MAX characters around the best place, with matches in « »."""
-        spans: list[tuple[int, int, int]] = []
+    def spans(self, text: str) -> list[Span]:
+        """Return where the first matching words are."""
+        spans: list[Span] = []
         for lo, hi, word in islice(self._found(text), _SPANS_MAX * len(self._taken)):
             n = min(self._taken[word])
             if spans and spans[-1][1] == lo:  # no space between the words
                 spans[-1] = (spans[-1][0], hi, n)
             else:
                 spans.append((lo, hi, n))
-        return excerpt(text, spans)
+        return spans
 
 
-def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
-    """Cut `text` around sorted spans (start, end, term), mark them, and fold white space."""
+def snippet(text: str, find: Callable[[str], Sequence[Span]], *, markdown: bool) -> str:
+    """Return at most SNIPPET_MAX characters around the best place, with matches in « ».
+
+    Without the signs of Markdown, unless the only match is among them. White space is folded.
+    """
+    spans, cut = find(text), False
+    if markdown:
+        start = _best_place(spans)
+        lo = max(0, start - _NEAR_MAX)
+        lo = max(lo, text.rfind("\n", lo, max(0, start - _BODY_MAX)) + 1)
+        near = without_markdown(text[lo : start + _NEAR_MAX])
+        if (found := find(near)) or not spans:
+            text, spans, cut = near, found, lo > 0
+    return _excerpt(text, spans, cut=cut)
+
+
+def _best_place(spans: Sequence[Span]) -> int:
+    """Find where most terms are close together; 0 without a match."""
     start, best, every = 0, 0, len({n for _, _, n in spans})
     for begin, _, _ in spans[:_SPANS_MAX]:
         kinds = {n for lo, hi, n in spans if lo >= begin and hi <= begin + _BODY_MAX * 3 // 4}
@@ -294,6 +313,12 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
             start, best = begin, len(kinds)
         if best == every:
             break
+    return start
+
+
+def _excerpt(text: str, spans: Sequence[Span], *, cut: bool) -> str:
+    """Cut `text`, whose beginning may be `cut` already, around sorted spans, and mark them."""
+    start = _best_place(spans)
     lo = max(0, min(start - _BODY_MAX // 4, len(text) - _BODY_MAX))
     if 0 < lo < start:  # advance to the start of a word
         space = re.compile(r"\s").search(text, lo - 1, start)
@@ -305,7 +330,7 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
             pieces += [text[at:begin], f"«{text[begin : min(end, hi)]}»"]
             at = min(end, hi)
     body = clean_line("".join(pieces) + text[at:hi], SNIPPET_MAX)
-    return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
+    return ("…" if lo > 0 or cut else "") + body + ("…" if hi < len(text) else "")
 
 
 def without_markdown(text: str) -> str:

@@ -42,11 +42,12 @@ from indexerd.search.query import (
     SNIPPET_MAX,
     TERMS_MAX,
     Finder,
+    Span,
     Term,
-    excerpt,
     fold,
     is_slip,
     parse,
+    snippet,
     split_filters,
     stem,
     synonyms,
@@ -205,7 +206,8 @@ class _Search:
         self._most = 0  # places of a term that are read
         self._ranked: list[_Session] = []
         self._rows: dict[str, _Row] = {}
-        self._snippet: Callable[[str], str] = str
+        self._spans: Callable[[str], Sequence[Span]]  # finds what a snippet marks
+        self._last_used = index.store.last_used()
         self._sessions = max(1, searcher.doc_freq("kind", "about"))
         self._needed = set[int]()
         self._least = 0.0  # share of the words' rarity that a hit needs
@@ -240,7 +242,7 @@ class _Search:
         self._least = _MOST if full else 0.0
         self._rank(one for one in found if one.matched == self.total or not quoted)
         finder = Finder(terms)
-        self._snippet = finder.snippet
+        self._spans = finder.spans
         for session in self._ranked[: self._limit + _MORE]:
             self._show(session, finder)
         self._ranked.sort(key=self._order)
@@ -488,11 +490,10 @@ class _Search:
         """Load sessions from the store, but no hidden ones, and none out of the scope."""
         new = [key for key in dict.fromkeys(session_ids) if key not in self._rows]
         columns = "id, name, named, created, modified, subagent"
-        columns += ", (SELECT max(modified) FROM session)"
         rows = self._index.store.some(columns, new) if new else ()
-        for session_id, name, named, created, modified, subagent, newest in rows:
+        for session_id, name, named, created, modified, subagent in rows:
             if self._scope is None or session_id in self._scope:
-                worth = _OLD + (1 - _OLD) * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
+                worth = _OLD + (1 - _OLD) * 0.5 ** ((self._last_used - modified) / _HALF_LIFE_MS)
                 worth *= _PART if subagent else 1.0
                 titled = bool(named and not subagent)
                 self._rows[session_id] = _Row(name, titled, created, worth)
@@ -502,7 +503,7 @@ class _Search:
         ids = self._index.store.newest() if self._newest is None else self._newest
         messages, deadline = 0, time.monotonic() + 1
         most, found = max(1, self._searcher.num_docs), dict[str, _Session]()
-        self._snippet = lambda text: excerpt(text, [(*span, 0)] if (span := find(text)) else [])
+        self._spans = lambda text: [(*span, 0)] if (span := find(text)) else []
         for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
             if messages >= self._limit or self.warning:
                 break
@@ -572,11 +573,10 @@ class _Search:
 
     def _excerpt(self, field: str, text: str) -> str:
         """Make a snippet; of several paths or names, from the first with a match."""
-        shown = text if field in _VERBATIM else without_markdown(text)
-        for line in shown.split("\n") if field in ("files", "name") else [shown]:
-            if "«" in (snippet := self._snippet(line)):
-                return snippet
-        return self._snippet(text)
+        if field in ("files", "name"):
+            lines = text.split("\n")
+            text = next((line for line in lines if self._spans(line)), lines[0])
+        return snippet(text, self._spans, markdown=field not in _VERBATIM)
 
 
 def _listed(row: dict[str, Any]) -> dict[str, Any]:

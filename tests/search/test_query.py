@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from indexerd.search.index import TextIndex
-from indexerd.search.query import SNIPPET_MAX, TERMS_MAX, Finder, parse
+from indexerd.search.query import SNIPPET_MAX, TERMS_MAX, Finder, parse, snippet
 from indexerd.search.ranking import search
 from tests.store.rows import say, scratch
 
@@ -74,11 +74,14 @@ def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
     text = (
         "token once. " + "filler words " * 60 + "the Refresh token of the session. " + "end " * 80
     )
-    shown = Finder(parse("refresh token").terms).snippet(text)
+    shown = snippet(text, Finder(parse("refresh token").terms).spans, markdown=False)
     assert "«Refresh» «token»" in shown
     assert len(shown) <= SNIPPET_MAX
     assert (shown[0], shown[-1]) == ("…", "…")
-    assert Finder(parse("機能").terms).snippet("検索機能を追加") == "検索«機能»を追加"
+    assert (
+        snippet("検索機能を追加", Finder(parse("機能").terms).spans, markdown=False)
+        == "検索«機能»を追加"
+    )
 
 
 def test_a_long_query_is_cut_with_a_warning() -> None:
