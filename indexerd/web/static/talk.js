@@ -19,12 +19,13 @@
   let leafNow = -1; // of the path that is shown
   let unfolded = false; // whether new folds begin open
 
-  // -- items: a single message, {place, nodes}, or work, {places, nodes}. Work that edits files is an
-  // item of its own, `open`; the entry of a result belongs to the item of its call. --------------
+  // -- items: a single message, {place, nodes}, or work, {places, nodes}. Work that edits files or asks the user
+  // is an item of its own, `open`; the entry of a result belongs to the item of its call. --------------
 
   const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
     (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
-  const edited = (node) => (node.calls || []).some((call) => call.edits);
+  const asksUser = (call) => call.tool === "AskUserQuestion"; // what it returns is the user's answer
+  const stands = (node) => (node.calls || []).some((call) => call.edits || asksUser(call));
 
   function grouped(path) { // the items of a path, by the digest that covers them
     const on = new Set(path), cuts = new Map(), closing = new Set(), owners = new Map();
@@ -50,8 +51,8 @@
       }
       if (!node.hidden && !silent(node) && (!alone || node.calls || node.results || node.thinking)) {
         const owner = node.kind === "tool" && owners.get(node.results?.[0]?.call);
-        let item = owner || (edited(node) ? null : work);
-        if (!item && !BOOKS.has(node.kind)) held.push((item = { places: [], nodes: [], open: edited(node) }));
+        let item = owner || (stands(node) ? null : work);
+        if (!item && !BOOKS.has(node.kind)) held.push((item = { places: [], nodes: [], open: stands(node) }));
         if (item) { // settings alone do not count as work
           item.places.push(place);
           item.nodes.push(node);
@@ -234,12 +235,14 @@
     return one;
   }
 
-  function callBox({ tool, detail, edits: changes, failed }) {
+  function callBox(call) {
+    const { tool, detail, edits: changes, failed } = call;
     const bad = failed ? el("span", "bad", "failed") : "";
     const name = el("span", "name", tool || "call");
     const one = el("div", "call", ...(changes ? changes.map((edit) => edits.diffBox(edit, failed))
       : [el("div", "line", name, " ", bad, " ", el("code", "", detail || ""))]));
     one.edits = Boolean(changes);
+    one.asks = asksUser(call);
     one.tabIndex = -1;
     return one;
   }
@@ -250,6 +253,7 @@
     if (call.edits) return call.append(closed("Result", text, ...images, note));
     const one = closed("", text, ...images, note);
     one.firstChild.append(...call.firstChild.childNodes);
+    one.open = call.asks;
     return call.replaceChildren(one);
   }
 
