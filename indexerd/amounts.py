@@ -26,9 +26,15 @@ def dollars(usd: float | None) -> str:
     return f"${usd:,.4f}" if 0 < usd < 0.01 else f"${usd:,.2f}"  # noqa: PLR2004 - a cent
 
 
-def cost(usd: float | None, estimated: float | None) -> str:
-    """Write a cost, with "~" in front if some of it is an estimate; "" if it is unknown."""
-    if 0 < (total := (usd or 0.0) + (estimated or 0.0)) < 0.01:  # noqa: PLR2004 - a cent
+def cost(usd: float | None, estimated: float | None, unpriced: int = 0) -> str:
+    """Write a cost; "" if it is unknown.
+
+    "~" in front: some of it is an estimate; "≥": there are also `unpriced` tokens.
+    """
+    total = (usd or 0.0) + (estimated or 0.0)
+    if unpriced:
+        return f"≥ {dollars(total)}" if total else ""
+    if 0 < total < 0.01:  # noqa: PLR2004 - a cent
         return "<$0.01"
     return f"~{dollars(total)}" if estimated else dollars(usd)
 

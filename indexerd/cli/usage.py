@@ -59,10 +59,13 @@ def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
     sessions = count(sums["sessions"], "session")
     yield from render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
-    facts, (recorded, estimated) = [f"{compact(_tokens(sums))} tokens"], _costs(sums)
+    tokens, (recorded, estimated, unpriced) = compact(_tokens(sums)), _costs(sums)
+    facts = [f"{tokens} tokens"]
     facts += [f"{dollars(recorded)} recorded by agents"] if recorded is not None else []
     facts += [f"{cost(None, estimated)} estimated at list prices"] if estimated else []
-    yield ", ".join(facts)
+    yield from render.wrapped(", ".join(facts))
+    if unpriced:
+        yield from render.wrapped(f"{compact(unpriced)} of {tokens} tokens have no known price")
     for by, key in _GROUPS.items():
         rows = answer[key][-DAYS:] if by == "day" else answer[key][:NAMES]
         more = len(answer[key]) - len(rows)
@@ -109,8 +112,8 @@ def _named(name: str | None) -> str:
     return safe(name or "unknown")
 
 
-def _costs(sums: Row) -> tuple[float | None, float | None]:
-    return sums["costUsd"], sums["costEstimatedUsd"]
+def _costs(sums: Row) -> tuple[float | None, float | None, int]:
+    return sums["costUsd"], sums["costEstimatedUsd"], sums["unpricedTokens"]
 
 
 def _tokens(sums: Row) -> int:

@@ -26,19 +26,21 @@ from indexerd.times import DAY_MS, iso_ms, iso_of_ms
 RANKED, GROUPS_MAX, DAYS_MAX = 10, 1000, 4000
 _COSTS = ("costUsd", "costEstimatedUsd")
 _AMOUNTS = ("durationMs", "userMessageCount", *_COSTS)
-_TOTALS = ("sessions", "prompts", "tokens", *_COSTS)
+_TOTALS = ("sessions", "prompts", "tokens", *_COSTS, "unpricedTokens")
 _SHOWN = ("sessionId", "name", "agent", "cwd", "movedTo", "modifiedAt", *_AMOUNTS)
 
 _USED = """WITH used AS MATERIALIZED (
   SELECT iif(day, day, created / 86400000) AS date, agent, usage.model AS model, project AS cwd,
     CASE WHEN NOT subagent THEN id END AS own, session.hidden AS hidden,
-    usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost, estimated
+    usage.prompts AS prompts, input, output, cache_read, cache_write, usage.cost AS cost, estimated,
+    iif(coalesce(usage.cost, estimated) IS NULL, input + output + cache_read + cache_write, 0)
+      AS unpriced
   FROM usage JOIN session USING (id)
   WHERE date BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
 """
 _SUMS = (
     "count(DISTINCT own), total(prompts), total(input), total(output), total(cache_read),"
-    " total(cache_write), sum(cost), sum(estimated)"
+    " total(cache_write), sum(cost), sum(estimated), total(unpriced)"
 )
 _GROUPS = {"days": "date", "agents": "agent", "models": "model", "projects": "cwd"}
 _IN_SPAN = (
@@ -94,13 +96,14 @@ def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
 
 
 def _sums(sums: Sequence[Any]) -> Row:
-    sessions, prompts, *tokens, cost, estimated = sums
+    sessions, prompts, *tokens, cost, estimated, unpriced = sums
     return {
         "sessions": sessions,
         "prompts": int(prompts),
         "tokens": dict(zip(TOKEN_KEYS, map(int, tokens), strict=True)),
         "costUsd": None if cost is None else round(cost, 6),
         "costEstimatedUsd": None if estimated is None else round(estimated, 6),
+        "unpricedTokens": int(unpriced),
     }
 
 

@@ -203,8 +203,13 @@ def test_an_estimated_cost_is_marked_on_every_page(home: Served, tabs: Tabs) -> 
     expect(rows.filter(has_text=title)).to_contain_text("~$1.00")
     expect(rows.filter(has_text="A cheap one")).to_contain_text("<$0.01")
     expect(home.open(tabs, f"/s/{session.id}").locator("#brief")).to_contain_text("~$1.00")
+    cheap.say("user", "And one of no price")
+    cheap.answer(provider="anthropic", model="claude-of-nobody", usage=usage)
+    until(lambda: home.world.call("usage")["totals"]["unpricedTokens"] > 0, "its use")
     page = home.open(tabs, "/usage")
     expect(page.get_by_role("table", name="Use by model")).to_contain_text("~$1.00")
+    expect(page.get_by_role("table", name="Use by agent")).to_contain_text(re.compile(r"≥ \$\d"))
+    expect(page.locator("dl.totals")).to_contain_text("without a known price200k")
     expect(page.locator("dl.totals")).to_contain_text("~$1.00")
     expect(page.locator(".axis").first).to_contain_text("~$")
 

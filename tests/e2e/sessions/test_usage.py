@@ -99,7 +99,7 @@ def test_use_is_kept_by_day_model_and_project(world: World) -> None:
 
 
 def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: Path) -> None:
-    """S1.13: apart from recorded costs and marked with "~"; an unknown model has no estimate."""
+    """S1.13: marked with "~"; where tokens have no known price, the sum says what it is without."""
     tokens = {"input_tokens": 1000, "output_tokens": 10_000, "cache_read_input_tokens": 200_000}
     tokens |= {"cache_creation_input_tokens": 40_000}
     ids = []
@@ -120,9 +120,12 @@ def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: 
     totals = world.run("--json", "stats")["totals"]
     assert (totals["costUsd"], totals["costEstimatedUsd"]) == (0.25, usd)
     assert re.search(r"^estimated cost +~\$0.60$", world.run("show", ids[0]), re.MULTILINE)
-    assert "$0.25 recorded by agents, ~$0.60 estimated at list prices" in world.run("stats")
+    overview = world.run("stats")
+    assert "$0.25 recorded by agents, ~$0.60 estimated at list prices\n251k of" in overview
+    assert "251k of 503k tokens have no known price" in overview
+    assert re.search(r"^claude-of-nobody\t.*\t-$", overview, re.MULTILINE)
     by_agent = [line.split("\t")[::4] for line in world.run("stats", "--by", "agent").splitlines()]
-    assert by_agent == [["claude", "~$0.60"], ["pi", "$0.25"]]
+    assert by_agent == [["claude", "≥ $0.60"], ["pi", "$0.25"]]
 
 
 def test_list_prices_are_those_of_the_price_library() -> None:
