@@ -57,7 +57,7 @@ def tree(answer: Any) -> Iterator[str]:
         levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)
         mark = ">" if node["id"] == answer["leafId"] else "*" if node["active"] else " "
         node["mark"] = "  " * min(levels[at], render.DEEPEST) + f"{mark} "
-    yield from _entries(nodes)
+    yield from _entries(nodes, answer["idLength"])
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
 
@@ -65,17 +65,25 @@ def tree(answer: Any) -> Iterator[str]:
 @cli.method("path", cli.REF, cli.LEAF)
 def path(answer: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
-    return _entries(answer["entries"])
+    return _entries(answer["entries"], answer["idLength"])
 
 
-def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
+def _entries(entries: list[dict[str, Any]], id_length: int) -> Iterator[str]:
     shown = [entry for entry in entries if entry.get("display", True)]  # extensions may hide some
     for entry in shown:
         label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
         who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
         text = safe(render.without_marks(entry["text"]), 200)
         entry["text"] = f"{entry.get('mark', '')}{label}{who} {text}".rstrip()
-    return render.records("id timestamp text", shown)
+        _shorten(entry, id_length, "id")
+    narrow = render.columns() < render.NARROW
+    return render.records("id text" if narrow else "id timestamp text", shown)
+
+
+def _shorten(entry: dict[str, Any], id_length: int, *keys: str) -> None:
+    """Cut ids on a terminal: commands accept as much of an id as tells it from the others."""
+    for key in keys if render.on_terminal() else ():
+        entry[key] = entry[key] and entry[key][:id_length]
 
 
 @cli.method("branches", cli.REF)
@@ -84,6 +92,7 @@ def branches(answer: Any) -> Iterator[str]:
     for tip in answer["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
         tip["gist"] = render.without_marks(" ".join(filter(None, why)))
+        _shorten(tip, answer["idLength"], "leafId", "branchPointId")
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
     narrow = render.columns() < render.NARROW
     return render.records("leafId active gist" if narrow else columns, answer["tips"])

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.pipeline import Pipeline
@@ -25,7 +26,7 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.paths import directory_of, is_session_id
 from indexerd.privacy.redact import for_people, quotable
 from indexerd.protocol import params
-from indexerd.sources.session_reader import SessionReaderPool
+from indexerd.sources.session_reader import SessionReaderPool, full_id
 from indexerd.times import iso
 
 Row = dict[str, Any]
@@ -66,14 +67,27 @@ class Sidecars:
     async def update(self, args: params.Update) -> Row:
         """Set or clear the fields that are given."""
         row = self.answers.by_id(args.ref)
-        if args.label and args.label.text:  # NotFoundError if there is no such entry
-            await self.pool.read(row["sessionId"], args.label.entry_id, lambda _: None)
+        if args.label:
+            args = replace(args, label=await self._named(row["sessionId"], args.label))
         edited = await self._change(row, args)
         new = self.answers.by_id(row["sessionId"])
         if args.title is not UNSET:
             renamed = {key: new[key] for key in ("sessionFile", "name")} | {"previous": row["name"]}
             self.pipeline.bus.publish("session.renamed", row["sessionId"], renamed)
         return new | {"warnings": list(edited.warnings)} if edited.warnings else new
+
+    async def _named(self, session_id: str, label: params.EntryLabel) -> params.EntryLabel:
+        """Complete the id of a label's entry; NotFoundError if there is none to label."""
+        try:
+            return await self.pool.read(
+                session_id,
+                None,
+                lambda session: replace(label, entry_id=full_id(session.state, label.entry_id)),
+            )
+        except IndexerdError:
+            if label.text:
+                raise
+            return label
 
     async def _change(self, row: Row, args: params.Update) -> Edited:
         session_id, bus = row["sessionId"], self.pipeline.bus

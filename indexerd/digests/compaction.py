@@ -41,7 +41,7 @@ from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.state import message_rows
 from indexerd.sessions.tree_answers import BRANCH_PREAMBLE
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import OpenSession, row_of
+from indexerd.sources.session_reader import OpenSession, full_id, row_of
 from indexerd.times import iso
 
 USERS_TOKENS = 20_000  # of the user's messages that Codex's rules keep
@@ -157,7 +157,8 @@ def plan_branch(session: OpenSession, settings: Settings, *, leaf: str) -> Branc
 
     It reaches from `leaf` back to where its path meets the current one. None if it has no text.
     """
-    state, clean, tip = session.state, redactor(settings), row_of(session.state, leaf)
+    state, clean, leaf = session.state, redactor(settings), full_id(session.state, leaf)
+    tip = row_of(state, leaf)
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()
     rows = [row for row in state.path(tip) if row not in shared]
     window = settings.digest.context_window or WINDOW

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from copy import copy
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import Any
 
 from msgspec import field
@@ -29,6 +29,7 @@ from indexerd.privacy.sanitize import clean_line
 __all__ = ["NOWHERE", "ROOT", "SessionState", "message_rows", "name_at", "names_on", "rows_between"]
 
 ROW_NAME_MAX = 256  # characters
+ID_LEAST = 8  # characters of an id that may stand for it
 
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 _SPEAKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CALL})
@@ -61,6 +62,12 @@ class SessionState(Tree):
 
     def id(self, row: int) -> str:
         return self.ids[row]
+
+    @property
+    def id_length(self) -> int:
+        """How many first characters tell the entries' ids apart."""
+        lengths, ids = count(ID_LEAST, 4), self.index
+        return next(n for n in lengths if len({key[:n] for key in ids}) == len(ids))
 
     @property
     def leaf_id(self) -> str | None:

@@ -490,6 +490,7 @@ def _head(session: Session) -> dict[str, Any]:
     return {
         "sessionId": session.info.session_id,
         "leafId": None if leaf == NOWHERE else session.state.id(leaf),
+        "idLength": session.state.id_length,
     }
 
 

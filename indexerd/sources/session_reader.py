@@ -23,7 +23,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped import Keep, clipped
 from indexerd.sessions.context import Read
 from indexerd.sessions.info import SessionInfo
-from indexerd.sessions.state import SessionState
+from indexerd.sessions.state import ID_LEAST, SessionState
 from indexerd.sessions.tree_answers import Session
 from indexerd.sources.roots import SessionRoot
 from indexerd.sources.source import Lines, source_of
@@ -124,14 +124,23 @@ def _read(session: OpenSession, lines: SessionLines, keep: Keep | None, row: int
 
 
 def row_of(state: SessionState, entry_id: str) -> int:
-    """Return the row of an entry; NotFoundError, which names it, if there is none."""
-    row = state.row(entry_id)
-    if row is None:
-        shown = clean_line(entry_id[:ID_SHOWN], ID_SHOWN)
-        raise NotFoundError(
-            f"no entry {shown} in this session", hint="`indexerd tree REF --filter all` lists them"
-        )
-    return row
+    """Return the row of the entry that an id, or the beginning of one, means."""
+    name = full_id(state, entry_id)
+    return state.index[name] if name in state.index else state.marks[name]
+
+
+def full_id(state: SessionState, entry_id: str) -> str:
+    """Complete an entry's id; NotFoundError, which names it, if it means no entry or several."""
+    if state.row(entry_id) is not None:
+        return entry_id
+    long = len(entry_id) >= ID_LEAST
+    found = [key for key in state.index if key.startswith(entry_id)] if long else []
+    if len(found) == 1:
+        return found[0]
+    shown = clean_line(entry_id[:ID_SHOWN], ID_SHOWN)
+    why = f"{len(found)} entries begin with {shown}" if found else f"no entry {shown}"
+    hint = "`indexerd tree REF --filter all` lists them"
+    raise NotFoundError(f"{why} in this session", hint=hint)
 
 
 class SessionReaderPool:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from tests.e2e import terminal
 from tests.e2e.world import Session, World, append, iso, until
 
 
@@ -100,6 +102,37 @@ def test_the_tree_command_draws_a_tree(forked: tuple[World, Forked]) -> None:
     assert "psst" in printed
     assert "\\x1b[31m" in printed
     assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_ids_on_a_terminal_are_as_short_as_commands_accept(running: World, columns: int) -> None:
+    """S0.27, S1.31: they tell the entries apart, leave room for the texts, and can be copied."""
+    session = running.session()
+    ids = [f"0a1b2c3d-{n}e5f-4a6b-8c7d-9e0f1a2b3c4d" for n in range(3)]
+    for entry_id in ids:
+        message = {"role": "user", "content": f"Prompt {entry_id[9]}, which is not short."}
+        session.entry("message", id=entry_id, message=message)
+        session.last = entry_id
+    session.last = ids[0]
+    session.answer("On another branch.")
+    running.seen(session)
+    for command in ("tree", "path", "branches"):
+        argv = [sys.executable, "-m", "indexerd", "--color", "never", command, session.id]
+        code, got = terminal.on_terminal(argv, env=running.env, cwd=running.root, columns=columns)
+        lines = got.decode().splitlines()
+        assert (code, max(map(len, lines)) <= columns) == (0, True)
+        shown = {line.split()[0] for line in lines if line.startswith("0a1b2c3d")}
+        whole = {line.split()[0] for line in running.run(command, session.id).splitlines()}
+        assert shown == {key[:12] for key in ids if key in whole}
+        assert ("Prompt 0, which" in got.decode()) is (command != "branches")
+    short = ids[1][:12]
+    assert running.call("path", ref=session.id, leaf=short)["leafId"] == ids[1]
+    assert running.call("branch", ref=session.id, leaf=short)["entries"] == 2
+    for text in ("mine", None):
+        running.call("label", ref=session.id, entryId=short, text=text)
+        assert running.call("get", ref=session.id)["labels"] == ({ids[1]: text} if text else {})
+    several = error_of(running, NotFoundError, "path", ref=session.id, leaf=ids[1][:9])
+    assert several.startswith(f"3 entries begin with {ids[1][:9]}")
 
 
 def test_a_users_label_overrides_the_agents(forked: tuple[World, Forked]) -> None:
