@@ -218,8 +218,13 @@ def family(answer: Any) -> Iterator[str]:
 def status(answer: Any) -> Iterator[str]:
     """Show the daemon's state, queue, budget and problems."""
     watches = {key: answer["watches"][key] for key in ("mode", "watched", "overflows")}
-    models = answer["models"]["usable"]
-    yield from render.fields(answer | {"watches": watches, "models": models}, _STATUS)
+    kinds = {"subagents": "of sub-agents"}
+    parts = (f"{number:,} {kinds.get(kind, kind)}" for kind, number in answer["kinds"].items())
+    facts = {"watches": watches, "models": answer["models"]["usable"]}
+    facts["sessions"] = f"{answer['sessions']:,}" + (
+        f" ({', '.join(parts)})" if answer["kinds"] else ""
+    )
+    yield from render.fields(answer | facts, _STATUS)
     if answer.get("textPercent") is not None:
         left = f"about {duration(1000 * answer['textSecondsLeft'])} left"
         yield f"{answer['textPercent']} % of new text is searchable, {left}"

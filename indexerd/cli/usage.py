@@ -58,7 +58,7 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
 def _overview(answer: Row) -> Iterator[str]:
     sums = answer["totals"]
     sessions = count(sums["sessions"], "session")
-    yield from render.heading(f"{sessions}, {count(sums['prompts'], 'prompt')}")
+    yield from render.heading(f"{sessions} with use, {count(sums['prompts'], 'prompt')}")
     tokens, (recorded, estimated, unpriced) = compact(_tokens(sums)), _costs(sums)
     facts = [f"{tokens} tokens"]
     facts += [f"{dollars(recorded)} recorded by agents"] if recorded is not None else []

@@ -15,6 +15,7 @@ from indexerd.archive.copies import Archive
 from indexerd.archive.retention import deleted_soon
 from indexerd.daemon.pipeline import ASKED_PATIENCE, Pipeline
 from indexerd.daemon.web_supervisor import WebSupervisor
+from indexerd.errors import StateError
 from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
@@ -75,10 +76,14 @@ class Status:
         pipeline = self._pipeline
         health = pipeline.watch.health()
         ours = {root.meta for root in pipeline.library.files.roots}  # created when needed
+        kinds = dict[str, int]()
+        with suppress(StateError):  # `problems` has it
+            kinds = pipeline.library.store.kinds()
         percent, left = pipeline.library.texts.progress or (None, None)
         return {
             "state": self.state(),
             "sessions": len(pipeline.known),
+            "kinds": kinds,
             "queued": len(pipeline.jobs),
             "indexing": len(pipeline.running),
             "running": sorted(pipeline.running),

@@ -496,6 +496,15 @@ class StateStore:
         )
         return dict(self.select(sql, *values, json.dumps(without)))
 
+    def kinds(self) -> dict[str, int]:
+        """Count this machine's sessions by what lists do with them, most first."""
+        kind = (
+            "CASE WHEN subagent THEN 'subagents' WHEN archived THEN 'archived' WHEN hidden"
+            " THEN 'hidden' WHEN messages = 0 AND NOT named THEN 'empty' ELSE 'listed' END"
+        )
+        where = "NOT gone AND machine IS NULL GROUP BY 1 ORDER BY count(*) DESC"
+        return dict(self.select(f"SELECT {kind}, count(*) FROM session WHERE {where}"))  # noqa: S608 - ours
+
     def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._read(lambda db: db.execute(sql, values).fetchall())
 

@@ -144,6 +144,12 @@ def test_every_agents_rows_have_the_common_fields(agents: Home) -> None:
         assert expected.subagent or row["firstUserMessage"] in {"Why?", "And?"}
     status = agents.world.call("status")
     assert (status["sessions"], status["textPending"]) == (len(agents.expected), 0)
+    kinds = {"listed": len(agents.world.call("list")["sessions"])}
+    kinds["subagents"] = sum(expected.subagent for expected in agents.expected)
+    assert {key: status["kinds"][key] for key in kinds} == kinds
+    assert sum(status["kinds"].values()) == status["sessions"]
+    shown = rf"^sessions +{status['sessions']} \({kinds['listed']} listed, .*1 of sub-agents"
+    assert re.search(shown, agents.world.run("status"), re.MULTILINE)
 
 
 def test_pages_are_stable_while_sessions_grow(agents: Home) -> None:

@@ -162,7 +162,7 @@ def test_stats_fit_every_terminal(world: World) -> None:
         assert code == 0
         lines = [line for line in text.splitlines() if not line.startswith("indexerd:")]
         assert max(map(cell_len, lines)) <= columns, text
-        for what in ("2 sessions, 4 prompts", "$0.94", "2026-11-22", "█", "pi", "/w/shop"):
+        for what in ("2 sessions with use", "$0.94", "2026-11-22", "█", "pi", "/w/shop"):
             assert what in text, text
         header = next(line for line in lines if line.startswith("day "))
         assert ("sessions" in header) is (columns > 40)
