@@ -67,7 +67,8 @@ def _sessions(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[
     names = ["-".join(re.findall(r"\w+", item["name"].lower())) for item in items]
     for item, name in zip(items, names, strict=True):
         about = f"{item['label']} ({item['age']})"
-        own = name if names.count(name) == 1 else ""  # else only the id says which one is meant
+        # A name of several sessions is offered once: the command lists them. Only an id names one.
+        own = name if name not in (other.value for other in found) else ""
         fits = (word for word in (own, item["sessionId"]) if word.startswith(begun.lower()))
         found += [CompletionItem(word, help=about) for word in fits if word]
     return found

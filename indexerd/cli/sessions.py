@@ -219,11 +219,9 @@ def status(answer: Any) -> Iterator[str]:
     """Show the daemon's state, queue, budget and problems."""
     watches = {key: answer["watches"][key] for key in ("mode", "watched", "overflows")}
     kinds = {"subagents": "of sub-agents"}
-    parts = (f"{number:,} {kinds.get(kind, kind)}" for kind, number in answer["kinds"].items())
+    parts = [f"{number:,} {kinds.get(kind, kind)}" for kind, number in answer["kinds"].items()]
     facts = {"watches": watches, "models": answer["models"]["usable"]}
-    facts["sessions"] = f"{answer['sessions']:,}" + (
-        f" ({', '.join(parts)})" if answer["kinds"] else ""
-    )
+    facts["sessions"] = f"{answer['sessions']:,}" + (f" ({', '.join(parts)})" if parts else "")
     yield from render.fields(answer | facts, _STATUS)
     if answer.get("textPercent") is not None:
         left = f"about {duration(1000 * answer['textSecondsLeft'])} left"

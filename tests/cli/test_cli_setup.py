@@ -91,6 +91,9 @@ def test_completion_knows_the_commands(home: Home) -> None:
     asked |= {"COMP_WORDS": "indexerd show tune", "COMP_CWORD": "2"}
     assert home.ix(env=asked).stdout == "plain,tune-the-retry-loop\n"
     assert home.json("resolve", "tune-the-retry-loop")["how"] == "name"
+    asked["COMP_WORDS"] = "indexerd show depl"
+    assert home.ix(env=asked, cwd=home.other).stdout == "plain,deploy\n"  # of two sessions
+    assert all(twin.id in home.ix("show", "deploy").stderr for twin in home.twins)
     assert "Did you mean list?" in home.ix("lst").stderr
 
 
