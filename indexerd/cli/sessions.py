@@ -26,9 +26,11 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, place, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
 from indexerd.paths import basename, directory_of
+from indexerd.protocol import words
 from indexerd.protocol.limits import WAITS_MAX
 from indexerd.times import iso_ms, since
 
+_NO_MARKS = str.maketrans("", "", "«»")  # of matches
 _PLACES = 3  # in a session that are shown of a search, about
 _WIDE = 160  # columns of a terminal, below which ids are cut
 _PAGE = 500  # rows of one answer of the socket
@@ -178,14 +180,16 @@ def search(limit: int, **params: Any) -> Iterator[str]:
     hits = list[dict[str, Any]](answer["hits"])
     for key in [*dict.fromkeys(hit["sessionId"] for hit in hits)][:limit]:
         places = [hit for hit in hits if hit["sessionId"] == key]
-        row = _marked(answer["rows"][key])
+        name, row = answer["rows"][key]["name"], _marked(answer["rows"][key])
         facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
         facts += [f"on {safe(row['machine'])}"] if "machine" in row else []
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
+        if places[0]["snippet"].translate(_NO_MARKS) == name:  # the heading gets its marks
+            row["name"] = row["name"].replace(name, places.pop(0)["snippet"])
         yield from render.heading(row["name"], f"  {key}")
         yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
         for hit in places:
-            yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
+            yield from render.paragraph(f"{words.place(hit)}: {hit['snippet']}", "  ")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
     if len(hits) == most and limit < _PAGE:

@@ -18,6 +18,7 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import UsageError
+from indexerd.protocol import words
 
 SHOWN = cli.option(
     "--filter",
@@ -34,6 +35,7 @@ FORMAT = cli.option(
     type=click.Choice(("html", "md", "json")),
 )
 REDACT = cli.flag("--redact", "Remove known kinds of secrets from every text.")
+_UNSAID = ("other", "setting", "label", "name")  # kinds of entries that nobody wrote
 RECENT_SHOWN = 10  # messages that `history` shows without --full
 FULL = cli.flag("--full", "All summaries and messages, uncut.")
 AGENTS = click.Choice(("pi", "codex", "opencode"))
@@ -72,7 +74,9 @@ def _entries(entries: list[dict[str, Any]], id_length: int) -> Iterator[str]:
     shown = [entry for entry in entries if entry.get("display", True)]  # extensions may hide some
     for entry in shown:
         label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
-        who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
+        who = f"{words.who(entry['kind'])}:"
+        if entry["kind"] in _UNSAID:
+            who = f"[{safe(entry['type'])}]"
         text = safe(render.without_marks(entry["text"]), 200)
         entry["text"] = f"{entry.get('mark', '')}{label}{who} {text}".rstrip()
         _shorten(entry, id_length, "id")

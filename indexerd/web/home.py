@@ -23,6 +23,7 @@ from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
+from indexerd.protocol import words
 from indexerd.protocol.limits import WAITS_MAX
 from indexerd.search.query import typed_filters
 from indexerd.times import age, iso_ms, since
@@ -242,11 +243,9 @@ def _spot(hit: Row) -> Shown:
     spot = f"#target={_encoded(entry)}" if entry else ""
     if field == "files":  # search the session's page for it
         spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
-    label = {"name": "title", "cwd": "directory", "message": "message"}.get(field, field)
-    label = {"user": "your prompt", "assistant": "answer"}.get(hit.get("role", ""), label)
     # Of the pieces of a snippet, every second one matched.
     pieces = _MATCH.split(clean_line(hit["snippet"], SNIPPET_MAX))
-    return {"spot": spot, "label": label, "pieces": pieces}
+    return {"spot": spot, "label": words.place(hit), "pieces": pieces}
 
 
 def place_of(cwd: str, filters: Filters, home: str) -> Shown:

@@ -149,7 +149,10 @@ def test_search_finds_names_and_messages(home: Home) -> None:
     title, facts, place = home.ix("search", '"expiry time"').stdout.splitlines()
     assert home.cache.id in title
     assert facts.split() == ["1d", "ago", "pi", str(home.shop)]
-    assert "«expiry" in place
+    assert (place.startswith("  answer: "), "«expiry" in place) == (True, True)
+    titled, _facts, *places = home.ix("search", "retry loop").stdout.splitlines()
+    assert titled.startswith("Tune the «retry» «loop»  ")  # instead of a line that repeats it
+    assert not [place for place in places if place.startswith("  title:")]
     assert home.retry.id in ids(home.json("search", "re:[Tt]une the .*loop")["hits"])
     for narrowed in (["--cwd", str(home.other)], ["--agent", "codex"], ["--since", "1h"]):
         assert home.json("search", "expiry", *narrowed)["hits"] == []

@@ -49,9 +49,9 @@ def test_reports_of_progress_and_hooks_are_not_in_the_conversation(running: Worl
     assert (above[first], above[asked], above[result]) == (None, first, asked)
     assert (above[left], above[chosen], above[instead]) == (result, left, result)
     assert shown(running, session) == [
-        *("* user: Find the bug.", "* toolResult: In b.py."),
-        *("assistant: The bug is in b.py.", "assistant: The bug is a race."),
-        *("user: Fix it.", "assistant: Fixed.", "> user: Where else?"),
+        *("* You: Find the bug.", "* Result: In b.py."),
+        *("Answer: The bug is in b.py.", "Answer: The bug is a race."),
+        *("You: Fix it.", "Answer: Fixed.", "> You: Where else?"),
     ]
     tips = running.call("branches", ref=session.id)["tips"]
     listed = [(tip["leafId"], tip["branchPointId"], tip["userMessages"]) for tip in tips]
@@ -71,9 +71,9 @@ def test_commands_and_notices_read_as_on_the_screen(running: World) -> None:
     session.prompt(NOTICE, origin={"kind": "task-notification"})
     wait(running, session.id, leafId=session.say("I see."))
     assert shown(running, session)[2:] == [
-        *("* custom: /plugin add x", "* custom: Added x to 3 <files>", "* custom: /plugin add x"),
-        *("* user: git status", "* custom: on main no upstream"),
-        *("* user: Command finished All green.", "> assistant: I see."),
+        *("* Client: /plugin add x", "* Client: Added x to 3 <files>", "* Client: /plugin add x"),
+        *("* Shell command: git status", "* Client: on main no upstream"),
+        *("* Result: Command finished All green.", "> Answer: I see."),
     ]
     for form in ("md", "html", "json"):
         text = running.run("export", session.id, "--format", form)

@@ -144,6 +144,7 @@ def test_every_agents_rows_have_the_common_fields(agents: Home) -> None:
         assert expected.subagent or row["firstUserMessage"] in {"Why?", "And?"}
     status = agents.world.call("status")
     assert (status["sessions"], status["textPending"]) == (len(agents.expected), 0)
+    assert agents.world.run("tree", "agent-a0b1").split("\t")[2].startswith("* Task: ")
     kinds = {"listed": len(agents.world.call("list")["sessions"])}
     kinds["subagents"] = sum(expected.subagent for expected in agents.expected)
     assert {key: status["kinds"][key] for key in kinds} == kinds

@@ -86,12 +86,12 @@ def test_the_tree_command_draws_a_tree(forked: tuple[World, Forked]) -> None:
     assert [line.split("\t")[0] for line in lines] == [*shown, session.leaf]
     shown = [line.split("\t")[2] for line in lines]
     assert shown == [
-        "* user: Where do alerts go?",
-        "* [storage] assistant: Redis or a file.",
-        "    user: Take Redis.",
-        "  * [branch_summary] Redis is too big.",
-        "  * user: Take a file.",
-        "  > assistant: It is written.",
+        "* You: Where do alerts go?",
+        "* [storage] Answer: Redis or a file.",
+        "    You: Take Redis.",
+        "  * Abandoned branch: Redis is too big.",
+        "  * You: Take a file.",
+        "  > Answer: It is written.",
     ]
     assert "psst" not in world.run("tree", session.id, "--filter", "all")
     assert world.run("tree", session.id, "--search", "take redis").count("\n") == 1
