@@ -174,14 +174,15 @@ def history(answer: Any) -> Iterator[str]:
     for segment in answer["segments"]:
         first, last = segment["covering_messages"]
         by = f"{render.when(segment['generated_at'])} by {segment['model']}"
-        yield from render.heading(f"{first}-{last}", f"  {safe(by)}")
+        yield from render.heading(f"{first + 1}-{last + 1}", f"  {safe(by)}")
         yield from [*render.markdown(segment["content"], "  ")][: None if full else 12]
-        yield from render.fields(segment, "files_modified")
+        yield from render.fields({"filesModified": segment.get("files_modified")})
         yield ""
     for message in answer["recent"] if full else answer["recent"][-RECENT_SHOWN:]:
         text = message["text"] or f"[{', '.join(message.get('tools', ()))}]"
         more = safe(message["entryId"] if full else render.without_marks(text))
-        yield from render.heading(f"{message['n']} {message['role']}", f"  {more}")
+        who = words.who(message["role"])
+        yield from render.heading(f"{message['n'] + 1} {who}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
     messages, done = answer["fullMessageCount"], answer["foldedMessages"]
     yield f"{messages:,} prompts and answers, {done:,} summarised"
@@ -196,9 +197,8 @@ def digest(answer: Any) -> Iterator[str]:
         return
     first, last = segment["covering_messages"]
     yield f"{answer['before']} -> {answer['after']} messages ({answer['reduction']:g}% less)"
-    yield f"messages {first}-{last} are now summarised"
-    names = "tokensSaved compression targetCompression topics files commands decisions model"
-    yield from render.fields(answer, names)
+    yield f"messages {first + 1}-{last + 1} are now summarised"
+    yield from render.fields(answer, "tokensSaved topics files commands decisions model")
     yield from ("", *render.markdown(segment["content"], "  "))
 
 
