@@ -40,9 +40,7 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
             raise UsageError("--since and --by are for all sessions", hint="omit REF")
         answer = cli.current().call("stats", {"ref": ref, "cwd": project()})
         if not cli.as_json(answer):
-            names = "contextTokens estimated window percent usable shouldCompact warnings"
-            names += f" {' '.join(answer['totals'])}"
-            yield from render.fields(answer | answer["totals"], names)
+            yield from render.fields(_of_one(answer))
         return
     answer = cli.current().call("usage", {"since": since})
     if cli.as_json(answer):
@@ -53,6 +51,25 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
         yield from _group(by, answer[_GROUPS[by]])
     else:
         yield from _overview(answer)
+
+
+def _of_one(answer: Row) -> Row:
+    used, window, sums = answer["contextTokens"], answer.get("window"), answer["totals"]
+    size = f"{'about ' * answer['estimated']}{compact(used)}"
+    context = f"{size} tokens; the size of the model's window is not known"
+    if window:
+        context = f"{size} of {compact(window)} tokens ({100 * used / window:.0f}%)"
+    due = ", ".join(agent for agent, is_due in answer["shouldCompact"].items() if is_due)
+    shown = {"context": context, "warnings": answer["warnings"]}
+    shown |= {"compaction": f"due by the rules of {due}" if due else window and "not due"}
+    kept = "userMessages messages entries compactions toolCalls filesRead filesModified"
+    shown |= {name: sums[name] for name in kept.split()}
+    if done := sums["foldedMessages"]:
+        shown["summarised"] = f"{done:,} of {sums['fullMessageCount']:,} prompts and answers"
+        shown["tokensSaved"] = sums["savedTokens"]
+    keys = ("input", "output", "cacheRead", "cacheWrite")
+    shown["tokens"] = {key: sums.get(f"{key}Tokens", 0) for key in keys}
+    return shown | {key: sums.get(key) for key in ("costUsd", "costEstimatedUsd", "durationMs")}
 
 
 def _overview(answer: Row) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The context a model would get: compactions, file lists, fill level and cut points."""
 
+import re
 from typing import Any
 
 import pytest
@@ -235,6 +236,11 @@ def test_a_full_context_causes_warnings(
         percent
     )
     assert found["shouldCompact"]["pi"] is (counted > 183_616)
+    shown = running.run("stats", session.id)
+    assert re.search(
+        rf"^context +{counted / 1000:.0f}k of 200k tokens \(\d\d%\)$", shown, re.MULTILINE
+    )
+    assert ("due by the rules of pi" in shown) is (counted > 183_616)
 
 
 def test_provider_token_counts_win_over_the_estimate(running: World) -> None:
