@@ -190,11 +190,12 @@ def search(limit: int, **params: Any) -> Iterator[str]:
         yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
         for hit in places:
             yield from render.paragraph(f"{words.place(hit)}: {hit['snippet']}", "  ")
-    for warning in answer.get("warnings", ()):
+    warnings = answer.get("warnings", ())
+    for warning in warnings:
         aside(f"indexerd: {safe(warning)}")
     if len(hits) == most and limit < _PAGE:
         aside("there may be more: a larger -n")
-    if not hits:
+    if not hits and "no session matches these filters" not in warnings:
         shown = safe(params["query"])
         aside(f"no session matches {shown}" if '"' in shown else f'no session matches "{shown}"')
 

@@ -148,7 +148,7 @@ def search(
     scope = index.store.matching(Filter(**fields), *filters)
     parsed, hits, warning = parse(rest), list[dict[str, Any]](), None
     if scope == [] and filters:
-        return [], ["no session fits these filters"]
+        return [], ["no session matches these filters"]
     if scope and filters and not rest.strip():
         return [_listed(row) for row in index.store.get_many(scope[:limit]).values()], []
     if index.is_there:

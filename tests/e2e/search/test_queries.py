@@ -93,6 +93,8 @@ def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
         found = running.call("search", query="since:7d", limit=limit)["hits"]
         assert [hit["sessionId"] for hit in found] == newest[:limit]
     assert {hit["field"] for hit in found} == {"name", "description"}
+    running.run("search", "agent:codex", "pear")
+    assert running.stderr == "indexerd: no session matches these filters\n"
     (tagged,) = running.call("search", query="agent:pi", tag="Valves")["hits"]
     assert (tagged["name"], tagged["snippet"]) == (BUTTON, f"About {BUTTON}.")
 
