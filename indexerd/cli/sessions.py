@@ -245,7 +245,9 @@ def status(answer: Any) -> Iterator[str]:
     cli.flag("--all", "everything", "Index all sessions with enough new prompts."),
     cli.flag("--dry-run", "With --all: only count sessions and estimate the cost."),
 )
-def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
+def index(
+    ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool
+) -> Iterable[str]:
     """Index a session now, or all that are due."""
     if everything == bool(ref) or (dry_run and not everything):
         raise UsageError("pass either a session or --all", hint="--dry-run needs --all")
@@ -256,17 +258,16 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     params = {"ref": ref, "cwd": project(), "force": force, "wait": wait}
     params |= {"all": everything, "dryRun": dry_run}
     answer = cli.current().call("index", params, what=_WAITS if wait else "")
-    if cli.as_json(answer):
-        return ""
-    if not everything:
+    return () if cli.as_json(answer) else render.wrapped(_outcome(answer))
+
+
+def _outcome(answer: dict[str, Any]) -> str:
+    if "status" in answer:
         few = "not indexed: too few new prompts; --force indexes it anyway"
         return few if answer["status"] == "below_threshold" else str(answer["status"])
     if "queued" in answer:
-        return (
-            f"{count(len(answer['queued']), 'session')} queued"
-            if answer["queued"]
-            else "none is due"
-        )
+        number = len(answer["queued"])
+        return f"{count(number, 'session')} queued" if number else "nothing to index"
     cost = answer["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most {dollars(cost)}"
     needs = f"about {answer['inputTokens']:,} tokens to {safe(answer['model'] or 'no model')}"

@@ -50,7 +50,8 @@ def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
     elif by:
         yield from _group(by, answer[_GROUPS[by]])
     else:
-        yield from _overview(answer)
+        for line in _overview(answer):
+            yield from render.wrapped(line)
 
 
 def _of_one(answer: Row) -> Row:
@@ -80,9 +81,9 @@ def _overview(answer: Row) -> Iterator[str]:
     facts = [f"{tokens} tokens"]
     facts += [f"{dollars(recorded)} recorded by agents"] if recorded is not None else []
     facts += [f"{cost(None, estimated)} estimated at list prices"] if estimated else []
-    yield from render.wrapped(", ".join(facts))
+    yield ", ".join(facts)
     if unpriced:
-        yield from render.wrapped(f"{compact(unpriced)} of {tokens} tokens have no known price")
+        yield f"{compact(unpriced)} of {tokens} tokens have no known price"
     for by, key in _GROUPS.items():
         rows = answer[key][-DAYS:] if by == "day" else answer[key][:NAMES]
         more = len(answer[key]) - len(rows)

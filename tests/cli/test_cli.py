@@ -211,6 +211,7 @@ def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
     assert home.ix("index", "--all").stdout == "1 session queued\n"
     home.world.wait_meta(home.due.id)
     assert home.json("index", "--all", "--dry-run")["sessions"] == 0
+    assert home.ix("index", "--all").stdout == "nothing to index\n"
 
 
 def test_a_users_title_wins_until_it_is_removed(home: Home) -> None:

@@ -54,7 +54,13 @@ def test_plain_words_are_not_broken(home: Home, columns: int) -> None:
     title = "Reconsider the retention of observatory measurements under distributed schedulers"
     key, shown = home.cache.id, dict[str, str]()
     home.world.call("update", ref=key, title=title)
-    for argv in ("list --all", "search forecast", f"family {key}", f"show {key}"):
+    for argv in (
+        "list --all",
+        "search forecast",
+        f"family {key}",
+        f"show {key}",
+        "index --all --dry-run",
+    ):
         shown[argv] = on_terminal(home, "--color", "never", *argv.split(), columns=columns)
         whole = {*re.findall(r"\w+", home.ix(*argv.split()).stdout), *NAMES, "current"}
         words = {word for word in shown[argv].replace("…", "").split() if word.isalpha()}
