@@ -179,7 +179,11 @@ class _Picker:
             return []
         row = self._rows[self._at]
         facts = [row["agent"], count(row["userMessageCount"], "prompt"), *row["models"], row["cwd"]]
-        texts = [("bold", row["name"]), (_DIM, " · ".join(map(safe, facts))), ("", "")]
+        texts = [
+            ("bold", row["name"]),
+            (_DIM, " · ".join(filter(None, map(safe, facts)))),
+            ("", ""),
+        ]
         for text in (row["description"], row["firstUserMessage"]):
             if text not in ("", row["name"]):
                 texts += [("", line) for line in (*text.split("\n"), "")]

@@ -234,6 +234,16 @@ def test_a_session_is_chosen_while_typing(home: Home) -> None:
     assert home.ix("resume").returncode == 2
 
 
+def test_a_choice_without_a_directory_has_no_loose_sign(world: World) -> None:
+    world.session(turns=2, cwd="")
+    world.run("run", "--once")
+    env = world.env | {"TERM": "xterm-256color"}
+    _, got = terminal.on_terminal([*INDEXERD, "resume"], env=env, cwd=world.root, typed="\x1b")
+    facts = re.search(r"pi · 2 prompts[^\r\n]*", got.decode())
+    assert facts
+    assert not facts[0].split("\x1b")[0].rstrip().endswith("·"), facts
+
+
 def test_no_session_is_chosen_that_lacks_a_word(home: Home) -> None:
     """Enter does nothing until a session is selected with the arrow keys."""
     lacking = "these have"  # of the note: the screen is sent as changes to what it had
