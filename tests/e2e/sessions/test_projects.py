@@ -83,6 +83,7 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     assert answer["agents"] == {"pi": 2}
     counted = {one["cwd"]: one["sessions"] for one in answer["projects"]}
     assert counted == {str(new): 1, str(new / "api"): 1, str(old): 1}
+    until(lambda: len(live.call("usage")["mostPrompts"]) == 3, "the others' use")
     used = {row["sessionId"]: row["movedTo"] for row in live.call("usage")["mostPrompts"]}
     assert used == {before.id: str(new / "api"), began_later.id: None, later.id: None}
     assert live.call("resolve", ref="tune the zebra cache", cwd=str(new))["how"] == "name"
