@@ -104,9 +104,7 @@ class Daemon:
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.name_index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
-        self.status = Status(self.pipeline, self.budget, self.web, self._archive)
         self.api = self._api()
-        self.status.more = [self.fleet.problems, self.keeper.problems]
         self.auto_digests = AutoDigests(
             self.api.digests, self.pipeline.known, lambda: self.pipeline.indexing_off
         )
@@ -166,6 +164,8 @@ class Daemon:
         purge = Purge(pipeline, answers, writer, forgotten, archive, injected.forget)
         self.keeper = Keeper(pipeline, archive)
         self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
+        others = self.fleet.problems, self.keeper.problems, self.web.problems
+        self.status = Status(pipeline, self.budget, archive, *others)
         return Api(
             answers,
             services,
@@ -330,13 +330,13 @@ class Daemon:
         if loaded.problems:
             self._log_problems(loaded)
             return
-        self._loaded = loaded
+        old, self._loaded = self._settings(), loaded
         remember(loaded, self._places.state_dir)
         self.budget.reset_denials()
         self._set_logging()
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
-        self.fleet.reconsider()
+        self.fleet.reload(old)
         self.keeper.reload()
         self.bus.log("daemon.config_reloaded", {})
 
