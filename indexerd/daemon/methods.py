@@ -297,8 +297,9 @@ class LocalBackend:
         exclusions.forgotten = Forgotten(places.state_dir).agents
         # Sessions that were excluded since a daemon last ran.
         rows = store.select("SELECT id, file, cwd FROM session")
-        hidden = {key for key, file, cwd in rows if exclusions.match(file, cwd, key)}
-        self.answers = Answers(texts, hidden, home=self._meta_dir)
+        if hidden := {key for key, file, cwd in rows if exclusions.match(file, cwd, key)}:
+            store.leave_out(hidden)
+        self.answers = Answers(texts, home=self._meta_dir)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Return the method's result; DaemonDownError if only a daemon can answer."""

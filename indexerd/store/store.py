@@ -24,7 +24,7 @@ import sqlite3
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -483,18 +483,25 @@ class StateStore:
         archived: bool = False,
         subagents: bool = False,
         hidden: bool = False,
-        without: Sequence[str] = (),
         **fields: Any,
     ) -> dict[str, int]:
         """Count the sessions that `page` would list, by a column, most first."""
         where, values = _conditions(Filter(**fields))
         where += _visible(archived=archived, subagents=subagents, hidden=hidden)
-        where.append(f"id NOT IN ({_GIVEN})")
         sql = (
-            f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where)}"  # noqa: S608 - ours
+            f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where or ['true'])}"  # noqa: S608 - ours
             f" GROUP BY {by} ORDER BY count(*) DESC, {by}"
         )
-        return dict(self.select(sql, *values, json.dumps(without)))
+        return dict(self.select(sql, *values))
+
+    def leave_out(self, session_ids: Collection[str]) -> None:
+        """Replace a store opened `readonly` by a copy in memory without these sessions."""
+        copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._read(lambda db: db.backup(copy))
+        for table in ("session", "record", "usage", "remote"):
+            copy.executemany(f"DELETE FROM {table} WHERE id = ?", zip(session_ids))  # noqa: S608 - ours
+        self._idle.pop().close()
+        self._idle.append(copy)
 
     def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._read(lambda db: db.execute(sql, values).fetchall())
