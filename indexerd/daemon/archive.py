@@ -47,7 +47,7 @@ class Keeper:
     skipped: set[str] = field(default_factory=set)  # sessions' files that have no copy
     _held: int = -1  # the lock: two daemons may share a data directory
     _swept: bool = False
-    _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first, last change
+    _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first change, when to copy
     _lost: dict[str, str] = field(default_factory=dict)  # sessions whose file is gone: its path
     _copied: dict[str, list[Source]] = field(default_factory=dict)  # by session
     _oldest_ns: int = 0  # no copy is older: there is no room for sessions that are
@@ -69,12 +69,10 @@ class Keeper:
             await self._work()
             self.trouble = None
         except (IndexerdError, OSError) as bad:
-            trouble = str(bad), "free some space; it is tried again"
-            if isinstance(bad, IndexerdError):
-                trouble = str(bad), bad.hint
-            if trouble != self.trouble:
-                self.pipeline.bus.log("archive.failed", {"reason": trouble[0]})
-            self.trouble = trouble
+            cure = getattr(bad, "hint", "free some space; it is tried again")
+            if (str(bad), cure) != self.trouble:
+                self.pipeline.bus.log("archive.failed", {"reason": str(bad)})
+            self.trouble = str(bad), cure
 
     def reload(self) -> None:
         """Apply new settings: all sessions are compared with their copies."""
@@ -93,26 +91,19 @@ class Keeper:
         if not self._swept:
             await self._sweep()
             self._swept = True
-        while self._lost:
-            session_id = next(iter(self._lost))
-            await self._handle_removed(session_id, self._lost[session_id])
+        for session_id, path in list(self._lost.items()):
+            await self._handle_removed(session_id, path)
             self._lost.pop(session_id)
-        quiet, now = self.pipeline.settings.archive.quiet_seconds, monotonic()
-        due = [
-            session_id
-            for session_id, (first, last) in (self._due.items() if self._on else ())
-            if now >= min(last + quiet, first + RESTLESS * quiet)
-        ]
-        pinned, failed = await self.pipeline.read(self._pinned) if due else set(), list[OSError]()
+        now, failed = monotonic(), list[Exception]()
+        due = [key for key, (_, at) in self._due.items() if at <= now] if self._on else []
+        pinned = await self.pipeline.read(self._pinned) if due else set()
         for session_id in due:
-            change = self._due.get(session_id)
+            change = self._due.pop(session_id, (now, now))
             try:
-                await self._copy(session_id, pinned, swept=bool(change and not change[0]))
-            except OSError as bad:  # a full disk may have room for others
+                await self._copy(session_id, pinned, swept=not change[0])
+            except (IndexerdError, OSError) as bad:  # a full disk may have room for others
+                self._due.setdefault(session_id, change)
                 failed.append(bad)
-            else:
-                if self._due.get(session_id) == change:
-                    self._due.pop(session_id, None)
         if failed:
             raise failed[0]
 
@@ -122,9 +113,7 @@ class Keeper:
             return RETRY_SECONDS
         if not (self._due and self._on):
             return None
-        quiet = self.pipeline.settings.archive.quiet_seconds
-        at = min(min(last + quiet, first + RESTLESS * quiet) for first, last in self._due.values())
-        return max(0.05, at - monotonic())
+        return max(0.05, min(at for _, at in self._due.values()) - monotonic())
 
     def _on_event(self, event: Row) -> None:
         """Note a session that changed, or whose file is gone."""
@@ -134,11 +123,11 @@ class Keeper:
             self._lost[str(session_id)] = event["sessionFile"]
             self.wake.set()
         elif event["event"] in ("session.created", "session.updated") and self._on:
-            now = monotonic()
+            now, quiet = monotonic(), self.pipeline.settings.archive.quiet_seconds
             if not self._due:
                 self.wake.set()
             first, _ = self._due.get(str(session_id), (now, now))
-            self._due[str(session_id)] = first, now
+            self._due[str(session_id)] = first, min(now + quiet, first + RESTLESS * quiet)
 
     async def _sweep(self) -> None:
         """Compare all copies with what is there, as files may have gone while no daemon ran."""
