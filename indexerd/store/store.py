@@ -159,6 +159,7 @@ class StateStore:
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread with an open transaction
         self._idle: list[sqlite3.Connection] = []  # readers
+        self._copy: sqlite3.Connection | None = None  # read instead, by all threads
         self._closed = False
         if readonly:
             self._idle.append(self._open_readonly())
@@ -277,6 +278,8 @@ class StateStore:
 
     def _read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         """Call `ask` with a connection, in any thread; the writer's thread sees its own changes."""
+        if self._copy is not None:
+            return ask(self._copy)
         if self._writer is not None and self._owner == threading.get_ident():
             with self._guarded():
                 return ask(self._writer)
@@ -500,8 +503,7 @@ class StateStore:
         self._read(lambda db: db.backup(copy))
         for table in ("session", "record", "usage", "remote"):
             copy.executemany(f"DELETE FROM {table} WHERE id = ?", zip(session_ids))  # noqa: S608 - ours
-        self._idle.pop().close()
-        self._idle.append(copy)
+        self._copy = copy
 
     def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._read(lambda db: db.execute(sql, values).fetchall())
