@@ -35,7 +35,6 @@ class _Target(NamedTuple):
 
     session_id: str
     agent: str  # "" if unknown
-    command: str  # the agent's own command to delete it; "" if its file may be removed
     row: Row  # empty: the session is already forgotten
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
@@ -117,20 +116,17 @@ class Purge:
         await pipeline.read(library.index.owe_rebuild)
         if by != "fleet":  # `learn` does it once
             await self._erase()
-        kept: dict[str, str] = {}
+        kept = list[Row]()
         for path in target.transcripts if transcript else ():
             if why := await asyncio.to_thread(_remove_transcript, path):
-                kept[str(path)] = why
+                kept.append({"path": str(path), "reason": why})
             else:
                 removed.append(path)
         done = transcript and not kept
         fields = {"session": session_id, "count": len(removed), "by": by}
         pipeline.bus.log("session.purged", fields | {"transcript": done})
-        answer: Row = {"sessionId": session_id, "removed": [*map(str, removed)]}
-        answer["transcriptRemoved"] = done
-        if kept:
-            answer["notRemoved"] = [{"path": path, "reason": why} for path, why in kept.items()]
-        return answer
+        answer = {"sessionId": session_id, "removed": [*map(str, removed)]}
+        return answer | {"transcriptRemoved": done} | ({"notRemoved": kept} if kept else {})
 
     async def _erase(self) -> None:
         """Rebuild the index, so that its files no longer have the purged texts."""
@@ -151,7 +147,6 @@ def _target(library: Library, archive: Archive, session_id: str, agent: str, row
     homes = [*map(Path, dict.fromkeys(places))]
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
-    command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
     paths = [file.path for file in owners.files(session_id)]
     paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
     copies: list[Path] = []
@@ -163,7 +158,7 @@ def _target(library: Library, archive: Archive, session_id: str, agent: str, row
     infos = (info for info in owners.infos() if info.session_id != session_id)
     dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
     transcripts = [*map(Path, paths)]
-    return _Target(session_id, agent, command, row, homes, ours, transcripts, copies, dependents)
+    return _Target(session_id, agent, row, homes, ours, transcripts, copies, dependents)
 
 
 def _check_transcript(target: _Target) -> None:
@@ -175,9 +170,9 @@ def _check_transcript(target: _Target) -> None:
     if target.row.get("promptsOnly"):
         why = "only prompts of it are left, in a file that has those of all sessions"
         raise UsageError(why, hint="purge it without its transcript")
-    if target.command:
+    if command := ADAPTERS[agent].delete if agent in ADAPTERS else "":
         why = f"{agent} keeps its sessions in a database that only {agent} may change"
-        raise UsageError(why, hint=f"`{target.command} {target.session_id}` deletes it there")
+        raise UsageError(why, hint=f"`{command} {target.session_id}` deletes it there")
     if not target.row:
         hint = "remove its file by hand"
         raise UsageError("the session is already purged, so its file's path is unknown", hint=hint)
