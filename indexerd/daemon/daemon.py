@@ -48,7 +48,6 @@ from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.paths import Places
-from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
@@ -155,7 +154,6 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
-            excluded=lambda: at_home(self._settings().digest.exclude, self._home),
             writer=writer,
             injected=injected,
             on_history=sidecars.opened,

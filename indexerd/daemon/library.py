@@ -20,7 +20,6 @@ from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
 from indexerd.meta.sidecar import read_all
-from indexerd.privacy.exclusions import at_home
 from indexerd.privacy.redact import OwnSecrets, StoredRow
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
@@ -62,7 +61,7 @@ class Library:
         files = self.files = Files(
             since=self.metas.since,
             title=self.discovery.title,
-            exclude=lambda: at_home(settings().privacy.exclude, home),
+            exclude=lambda: settings().privacy.exclude,
             defect=defect,
         )
         self.projects = projects

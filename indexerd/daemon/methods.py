@@ -33,7 +33,7 @@ from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
 from indexerd.models.registry import Models
 from indexerd.paths import Places, directory_of
-from indexerd.privacy.exclusions import Exclusions, at_home
+from indexerd.privacy.exclusions import Exclusions
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
@@ -292,8 +292,7 @@ class LocalBackend:
             warn("nothing is stored yet: `indexerd run --once` reads your sessions")
         elif store.problem:
             warn(store.problem)
-        exclude = at_home(self.settings.privacy.exclude, home)
-        exclusions = Exclusions(lambda: exclude)
+        exclusions = Exclusions(lambda: self.settings.privacy.exclude)
         exclusions.forgotten = Forgotten(places.state_dir).agents
         # Sessions that were excluded since a daemon last ran.
         rows = store.select("SELECT id, file, cwd FROM session")
@@ -339,7 +338,6 @@ class LocalBackend:
             summarizers=lambda: [Extractive()],
             budget=Budget(self._places.budget, lambda: self.settings, time.time, bus.log),
             events=bus,
-            excluded=lambda: self.settings.digest.exclude,
             writer=MetaWriter(),
         )
 
