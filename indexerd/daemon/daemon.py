@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from indexerd.amounts import count
 from indexerd.archive.copies import Archive
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.archive import Keeper
@@ -151,7 +152,7 @@ class Daemon:
             pool=pool,
             settings=self._settings,
             models=self._models,
-            summarizers=self._summarizers,
+            summarizers=lambda: self._models(self._settings().digest.model),
             budget=self.budget,
             events=self.bus,
             writer=writer,
@@ -174,18 +175,11 @@ class Daemon:
             status=self.status.answer,
         )
 
-    def _models(self) -> list[Model]:
-        """Return the models for questions: with a broken configuration, only local ones."""
-        usable = self.pipeline.models.available()
-        return [model for model in usable if not (model.remote and self.pipeline.indexing_off)]
-
-    def _summarizers(self) -> list[Model]:
-        """Return the models for digests and compactions."""
-        key = self._settings().digest.model
-        if not key:
-            return self._models()
-        model = self.pipeline.models.get(key)
-        return [] if self.pipeline.indexing_off and model.remote else [model]
+    def _models(self, key: str = "") -> list[Model]:
+        """Return this model or all; with a broken configuration, only local ones."""
+        models, off = self.pipeline.models, self.pipeline.indexing_off
+        usable = [models.get(key)] if key else models.available()
+        return [model for model in usable if not (model.remote and off)]
 
     def _settings(self) -> Settings:
         return self._loaded.settings
@@ -295,8 +289,7 @@ class Daemon:
             before, state = state, self.status.state()
             if before not in ("", state):
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
-            count = len(pipeline.known)
-            sessions = f"{count} session{'s' * (count != 1)}"
+            sessions = count(len(pipeline.known), "session")
             notifier.send(f"STATUS={sessions}, {len(pipeline.jobs)} queued")
             was_blocked, blocked = blocked, ""
             try:

@@ -27,8 +27,6 @@ class Forgotten:
             with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 row = json.loads(line)
                 self.agents[row["sessionId"]] = str(row.get("agent") or "")
-                if row.get("undone"):  # by an earlier version
-                    del self.agents[row["sessionId"]]
 
     def add(self, session_id: str, agent: str, *, at: float, by: str) -> None:
         """Add a purged session; `at` is in seconds since the epoch."""

@@ -113,10 +113,10 @@ class Library:
 
     def meta_dir(self, info: SessionInfo) -> str:
         """Return the directory where a session's meta file belongs."""
-        for root in self.files.roots:
-            if root.contains(info.path):
-                return root.meta
-        raise NotFoundError("the session's directory is no longer a root")
+        root = self.files.root_of(info.path)
+        if root is None:
+            raise NotFoundError("the session's directory is no longer a root")
+        return root.meta
 
     def home(self, session_id: str) -> str | None:
         """Return the directory where a session's meta file and sidecar are, or belong."""
@@ -125,9 +125,8 @@ class Library:
 
     def _meta_home(self, session_id: str) -> str | None:
         info = self.files.info(session_id)
-        with suppress(NotFoundError):
-            return self.meta_dir(info) if info else None
-        return None
+        root = self.files.root_of(info.path) if info else None
+        return root.meta if root else None
 
     # -- finding changes
 
@@ -182,7 +181,7 @@ class Library:
                 sessions.append(path)
         changed, titled = self.discovery.hinted(sessions)
         self.files.recount(titled)
-        self.files.hint(changed)
+        self.files.queue |= dict.fromkeys(changed)
         return self.step()
 
     def reconsider(self) -> None:
