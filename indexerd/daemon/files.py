@@ -190,7 +190,6 @@ class Files:
         self._forks = ForkResolver(self._excluded)
         self._files: dict[str, SessionFile] = {}
         self._trees: dict[SessionFile, int] = {}  # their rows, least recently used first
-        self._rows = 0  # of all trees
         self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
         self._missing: set[str] = set()  # files that were gone when looked at once
         self.roots: list[SessionRoot] = []
@@ -408,11 +407,11 @@ class Files:
     def _keep_tree(self, file: SessionFile) -> None:
         """Mark a tree as just used, and drop those used least recently."""
         rows = TREE_ROWS + (len(file.state) if file.state is not None else 0)
-        self._rows += rows - self._trees.pop(file, 0)
+        self._trees.pop(file, None)
         self._trees[file] = rows
         if rows > LARGE:
             self.rest_at = time.monotonic() + LARGE_SECONDS
-        while self._rows > TREES_MAX and len(self._trees) > 1:
+        while sum(self._trees.values()) > TREES_MAX and len(self._trees) > 1:
             self._drop_tree(next(iter(self._trees)))
 
     def rest(self) -> None:
@@ -427,7 +426,7 @@ class Files:
             self._drop_tree(owner)
 
     def _drop_tree(self, file: SessionFile) -> None:
-        self._rows -= self._trees.pop(file, 0)
+        self._trees.pop(file, None)
         if not file.underway:  # else the file would be read from its start
             file.drop_tree()
 

@@ -99,7 +99,6 @@ class Pipeline:
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
         self._unplaced = asyncio.Event()  # projects may have moved, or there are new ones
         self._placed = -1  # version of the projects that the rows have
-        self._files_done = asyncio.Event()  # there are no files to read
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
@@ -259,11 +258,9 @@ class Pipeline:
             await self.read(library.files.rest)
             trim()
         else:
-            self._files_done.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self._scan_at, again_at, rest_at) - monotonic()):
                     await self.dirty.wait()
-            self._files_done.clear()
 
     async def _begin_scan(self) -> None:
         """Watch first, and list after that, so that no change is missed."""
@@ -292,10 +289,12 @@ class Pipeline:
 
     async def _read_texts(self) -> None:
         """Index some texts, commit, and pause, so that appends are batched."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FILES_FIRST):
-                await self._files_done.wait()
-        began, texts = monotonic(), self.library.texts
+        texts = self.library.texts
+        if not texts.due:
+            await self.unread.wait()
+        if self.dirty.is_set() or self.library.files.busy:
+            await asyncio.sleep(FILES_FIRST)
+        began = monotonic()
         self.unread.clear()
         more = await self.read(texts.read_some)
         if texts.ripe:
@@ -303,10 +302,7 @@ class Pipeline:
             self.on_change()
             await asyncio.to_thread(trim)
         if not more:
-            self.troubles.pop(self._read_texts.__name__, None)  # the wait below may be long
             await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
-            if not await self.read(lambda: texts.due):
-                await self.unread.wait()
 
     # -- sessions
 

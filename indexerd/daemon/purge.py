@@ -17,7 +17,6 @@ from indexerd.agents import ADAPTERS
 from indexerd.archive.copies import Archive, Source
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
-from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import sync_names
 from indexerd.errors import StateError, UsageError
@@ -62,9 +61,7 @@ class Purge:
             if agent is None:
                 row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
                 session_id, agent = row["sessionId"], row["agent"]
-            library = self.pipeline.library
-            own = session_id, agent, row
-            target = await self.pipeline.read(_target, library, self.archive, *own)
+            target = await self.pipeline.read(self._target, session_id, agent, row)
             if args.transcript:
                 _check_transcript(target)
             if args.dry_run:
@@ -78,26 +75,22 @@ class Purge:
     async def learn(self, purged: dict[str, str]) -> None:
         """Forget sessions that were purged on another machine; each with its agent."""
         async with self.lock:
-            library, known = self.pipeline.library, False
-            for session_id, agent in purged.items():
-                if session_id in self.forgotten.agents:
-                    continue
-                if row := await self.pipeline.read(library.store.get, session_id):
-                    own = session_id, agent, row
-                    target = await self.pipeline.read(_target, library, self.archive, *own)
+            pipeline, known = self.pipeline, False
+            for session_id in purged.keys() - self.forgotten.agents.keys():
+                agent = purged[session_id]
+                if row := await pipeline.read(pipeline.library.store.get, session_id):
+                    target = await pipeline.read(self._target, session_id, agent, row)
                     await self._remove(target, by="fleet")
                     known = True
                 else:
-                    at, add = self.pipeline.now(), self.forgotten.add
-                    await asyncio.to_thread(add, session_id, agent, at=at, by="fleet")
+                    await asyncio.to_thread(self.forgotten.add, session_id, agent, by="fleet")
             if known:
                 await self._erase()
 
     async def _remove(self, target: _Target, *, by: str, transcript: bool = False) -> Row:
         session_id, pipeline, library = target.session_id, self.pipeline, self.pipeline.library
         if target.row:
-            at = pipeline.now()
-            await asyncio.to_thread(self.forgotten.add, session_id, target.agent, at=at, by=by)
+            await asyncio.to_thread(self.forgotten.add, session_id, target.agent, by=by)
         await pipeline.reconsider()
         pipeline.on_change()
         await pipeline.end_run(session_id)
@@ -128,6 +121,26 @@ class Purge:
         answer = {"sessionId": session_id, "removed": [*map(str, removed)]}
         return answer | {"transcriptRemoved": done} | ({"notRemoved": kept} if kept else {})
 
+    def _target(self, session_id: str, agent: str, row: Row) -> _Target:
+        """Find a session's files, in the thread that owns the library."""
+        library, archive, copies = self.pipeline.library, self.archive, list[Path]()
+        meta, owners = library.metas.get(session_id), library.files.owners
+        places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
+        homes = [*map(Path, dict.fromkeys(places))]
+        names = [make(session_id) for make in (meta_name, user_name, digest_name)]
+        ours = [path for home in homes for name in names if (path := home / name).is_file()]
+        paths = [file.path for file in owners.files(session_id)]
+        paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
+        for file in paths:
+            if root := library.files.root_of(file):
+                copies += archive.copies(archive.source_of(file) or Source(root.sessions, file))
+        paths = [file for file in paths if not archive.source_of(file)]
+        own = {base_name(path) for path in paths}
+        infos = (info for info in owners.infos() if info.session_id != session_id)
+        dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
+        transcripts = [*map(Path, paths)]
+        return _Target(session_id, agent, row, homes, ours, transcripts, copies, dependents)
+
     async def _erase(self) -> None:
         """Rebuild the index, so that its files no longer have the purged texts."""
         pipeline, library = self.pipeline, self.pipeline.library
@@ -138,27 +151,6 @@ class Purge:
         except StateError:
             pipeline.unread.set()  # tries again
             raise
-
-
-def _target(library: Library, archive: Archive, session_id: str, agent: str, row: Row) -> _Target:
-    """Find a session's files, in the thread that owns the library."""
-    meta, owners = library.metas.get(session_id), library.files.owners
-    places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
-    homes = [*map(Path, dict.fromkeys(places))]
-    names = [make(session_id) for make in (meta_name, user_name, digest_name)]
-    ours = [path for home in homes for name in names if (path := home / name).is_file()]
-    paths = [file.path for file in owners.files(session_id)]
-    paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
-    copies: list[Path] = []
-    for file in paths:
-        if root := library.files.root_of(file):
-            copies += archive.copies(archive.source_of(file) or Source(root.sessions, file))
-    paths = [file for file in paths if not archive.source_of(file)]
-    own = {base_name(path) for path in paths}
-    infos = (info for info in owners.infos() if info.session_id != session_id)
-    dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
-    transcripts = [*map(Path, paths)]
-    return _Target(session_id, agent, row, homes, ours, transcripts, copies, dependents)
 
 
 def _check_transcript(target: _Target) -> None:
