@@ -93,7 +93,6 @@ class Pipeline:
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_change: Callable[[], object] = lambda: None  # new texts, or a purge
         self.on_growth: Callable[[str], None] = lambda _id: None
-        self.now = time  # seconds since the epoch
         self.only_reads = False  # `run --once` reads all texts before it starts to index
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
@@ -181,8 +180,8 @@ class Pipeline:
 
         def look() -> None:
             known = {*self.library.store.directories().values()}
-            at = int(1000 * self.now())
-            self.library.projects.look((cwd for cwd in known if cwd.startswith("/")), at)
+            cwds = (cwd for cwd in known if cwd.startswith("/"))
+            self.library.projects.look(cwds, int(1000 * time()))
 
         await self._place(look)
 
@@ -192,8 +191,7 @@ class Pipeline:
         def move() -> None:
             if not undo and not Path(new).is_dir():
                 raise UsageError(f"{new} is not a directory", hint="move it first")
-            at = int(1000 * self.now())
-            self.library.projects.move(old, new, at=at, undo=undo)
+            self.library.projects.move(old, new, at=int(1000 * time()), undo=undo)
 
         return await self._place(move)
 
@@ -280,7 +278,7 @@ class Pipeline:
             self._learn(await self.read(self.library.end_first_scan))
         self._scanning = False
         self._unplaced.set()
-        self.last_scan_at = self.now()
+        self.last_scan_at = time()
         self.unread.set()
         self.bus.log("watch.rescan", {"count": len(self.known)})
         if is_first:
@@ -308,7 +306,7 @@ class Pipeline:
 
     def _learn(self, updates: list[Update]) -> None:
         """Apply and publish the library's updates, and decide on each session again."""
-        now = self.now()
+        now = time()
         if updates:
             self.unread.set()
         for update in updates:
@@ -347,7 +345,7 @@ class Pipeline:
             return
         if not self.scanned.is_set():  # the store may be out of date
             return
-        now = self.now()
+        now = time()
         when, why = decide(known, self.settings, now)
         info = known.info
         if when <= now:
@@ -391,7 +389,7 @@ class Pipeline:
             if self.known.get(session_id) is not known:  # it vanished before this began
                 known.answer(NotFoundError("the session's file is gone"))
             else:
-                began = self.now()
+                began = time()
                 usable = self.models.available() if known.forced else self._models_for(known)
                 updates = await self.indexer.run(known, why, self.settings, usable)
                 if updates:  # newer messages have waited since this run began
@@ -421,7 +419,7 @@ class Pipeline:
         if session_id in self.running or known.forced:
             raise AlreadyRunningError("Session indexing already in progress")
         waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
-        known.forced = Forced(self.now() + FORCE_PATIENCE, waiter)
+        known.forced = Forced(time() + FORCE_PATIENCE, waiter)
         self.consider(session_id)
         return waiter
 
