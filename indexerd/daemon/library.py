@@ -289,7 +289,7 @@ class Library:
         self, ids: Sequence[str], known: dict[str, Row], facts: RowFacts | None = None
     ) -> dict[str, Row]:
         """Write the rows of sessions; `facts` are new ones, if it is a single session."""
-        rows = list[tuple[Row, str, tuple[str, ...]]]()
+        rows = list[StoredRow]()
         for session_id in ids:
             old = known.get(session_id)
             if old and old.get("machine") and self._stays(session_id, old):
@@ -299,10 +299,9 @@ class Library:
                 purged = session_id in self.files.exclusions.forgotten
                 self.index.forget(session_id, wholly=purged)
             else:
-                written = self._secrets.written(written)
-                rows.append((written.row, written.summary, written.aliases))
+                rows.append(self._secrets.written(written))
         self.index.put_rows(rows)
-        return {row["sessionId"]: row for row, _, _ in rows}
+        return {row["sessionId"]: row for row, *_ in rows}
 
     def _stays(self, session_id: str, row: Row) -> bool:
         """Whether a row of another machine is still right: no file or exclusion replaces it."""
