@@ -181,7 +181,7 @@ class Library:
                 sessions.append(path)
         changed, titled = self.discovery.hinted(sessions)
         self.files.recount(titled)
-        self.files.queue |= dict.fromkeys(changed)
+        self.files.hint(changed)
         return self.step()
 
     def reconsider(self) -> None:
