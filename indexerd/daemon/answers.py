@@ -145,9 +145,9 @@ class Answers:
     def meta(self, row: Row) -> MetaFile | None:
         """Read a session's meta file; None if there is none; callable in any thread."""
         session_id = row["sessionId"]
-        if (documents := self._store.documents(row)) or row.get("machine"):
-            data = msgspec.json.encode(documents.get("meta"))
-            return parse_meta(data, str(row["machine"])) if documents.get("meta") else None
+        if machine := row.get("machine"):
+            meta = self._store.documents(row).get("meta")
+            return parse_meta(msgspec.json.encode(meta), machine) if meta else None
         home = self.home(session_id)
         return read_meta(Path(home) / meta_name(session_id)) if home else None
 
