@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.claude.human import as_seen, carries_out_plan
-from indexerd.agents.json_lines import Fields
+from indexerd.agents.json_lines import Fields, as_dict, as_list, string
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
@@ -210,7 +210,7 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
     given = arguments(call)
     if room.redact:  # before a diff takes the lines of a secret apart
         given = _redacted(given, room.redact)
-    shown = call.detail or ("" if questions_of(call) else given) or ""
+    shown = call.detail or _steps(given) or ("" if questions_of(call) else given) or ""
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
     edits = edits_of(call.name, given)
     for edit in edits:
@@ -225,6 +225,16 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         edits=edits,
         input=room.fit_all(entry, f"calls.{at}.input", given) if room.whole else None,
     )
+
+
+def _steps(given: Any) -> str:
+    """Say how far the steps are that a call lists, and which is next; "" for other calls."""
+    fields = as_dict(given)
+    listed = (as_dict(one) for one in as_list(fields.get("todos") or fields.get("plan")))
+    steps = [(string(one.get("content") or one.get("step")), one.get("status")) for one in listed]
+    done = sum(state in ("completed", "cancelled") for _, state in steps)
+    now = next((f": {what}" for what, state in steps if state == "in_progress"), "")
+    return f"{done} of {len(steps)} steps done{now}" if steps and all(map(all, steps)) else ""
 
 
 def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:

@@ -280,7 +280,7 @@ def test_every_result_can_be_reached_and_narrowed(home: Served, tabs: Tabs) -> N
     until(lambda: len(home.world.call("search", query=word, limit=500)["hits"]) > 60, "the words")
     page = home.open(tabs, f"/?q={word}")
     shown, heading = page.locator("#results .hits > li"), page.locator("#results h2")
-    expect(heading).to_have_text(re.compile(r"^The first \d\d sessions$"))
+    expect(heading).to_have_text(re.compile(r"^The best \d\d sessions$"))
     page.get_by_role("link", name="More results").click()
     expect(heading).to_have_text("34 sessions")
     expect(shown).to_have_count(34)

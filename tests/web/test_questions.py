@@ -8,13 +8,14 @@ import pytest
 from indexerd.entries import ToolCall
 from indexerd.web.questions import asked, questions_of, reply_in
 
+WAL = {"label": "SQLite", "description": "WAL"}
 ASKED: dict[str, Any] = {
     "questions": [
         {
             "question": 'Which "db"?',
             "header": "Store",
             "id": "db",
-            "options": [{"label": "SQLite"}],
+            "options": [WAL],
         },
         {"question": "Why?", "id": "why"},
     ]
@@ -50,7 +51,7 @@ def test_what_the_user_says_in_a_result(result: str, reply: str) -> None:
     """In the words of Claude Code, opencode and Codex."""
     call = ToolCall("ask", arguments=json.dumps(ASKED))
     assert reply_in(result, questions_of(call)) == reply
-    assert asked(call).startswith('Which "db"?\n\n- SQLite: \n')
+    assert asked(call).startswith('Which "db"?\n\n- SQLite: WAL\n')
 
 
 def test_other_calls_ask_nothing() -> None:

@@ -257,7 +257,10 @@
   function closed(name, text, ...more) {
     const one = el("details", "result", el("summary", "", name));
     one.addEventListener("toggle", () => {
-      if (one.open && one.childNodes.length === 1) one.append(pre(text), ...more.filter(Boolean));
+      if (!one.open || one.childNodes.length > 1) return;
+      const shown = pre(text);
+      shown.tabIndex = 0; // it scrolls
+      one.append(shown, ...more.filter(Boolean));
     });
     return one;
   }
