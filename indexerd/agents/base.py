@@ -94,6 +94,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     marks: dict[str, int] = field(default_factory=dict)  # names of rows that survive a rewrite
     leaf: int = NOWHERE
     openings: dict[int, str] = field(default_factory=dict)  # a path's first prompt -> its preview
+    command: str = ""  # the first slash command without a text; names a session without prompts
     name: str | None = None  # the title in the agent, the newest in file order
     named_by_person: bool = False  # that title, and not by the agent
     labels: dict[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -127,6 +128,21 @@ def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
         return command(*declared)(run)
 
     return make
+
+
+class _Help(click.HelpFormatter):
+    """Fits narrow terminals, too: click's own has at least 50 columns."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if not settings.get("width"):
+            self.width = min(self.width, shutil.get_terminal_size().columns - 2)
+
+    def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl(rows, min(col_max, self.width * 2 // 5), col_spacing)
+
+
+click.Context.formatter_class = _Help  # of every command
 
 
 class Lazy(click.Group):

@@ -26,7 +26,8 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, place, project, put, safe
 from indexerd.errors import NotFoundError, UsageError
 from indexerd.paths import basename, directory_of
-from indexerd.times import since
+from indexerd.protocol.limits import WAITS_MAX
+from indexerd.times import iso_ms, since
 
 _PLACES = 3  # in a session that are shown of a search, about
 _WIDE = 160  # columns of a terminal, below which ids are cut
@@ -105,7 +106,8 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     gone = "prompts only" if row.get("promptsOnly") else "gone"
     marks = [gone] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
-    marks += ["waiting"] if row["state"] == "waiting" else []
+    waits = row["state"] == "waiting" and time.time() - iso_ms(row["modifiedAt"]) / 1000 < WAITS_MAX
+    marks += ["waiting"] * waits
     marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
     marks += [f"#{tag}" for tag in row.get("ownTags", ())]
     mark = f"({', '.join(marks)}) " if marks else ""
@@ -186,7 +188,9 @@ def search(limit: int, **params: Any) -> Iterator[str]:
             yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
-    if not answer["hits"]:
+    if len(hits) == most and limit < _PAGE:
+        aside("there may be more: a larger -n")
+    if not hits:
         shown = safe(params["query"])
         aside(f"no session matches {shown}" if '"' in shown else f'no session matches "{shown}"')
 

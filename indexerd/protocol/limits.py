@@ -16,4 +16,5 @@ TAGS_SHOWN = 50
 PATH_MAX = 4096  # characters; no path of a file system is longer
 WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
 USE_MAX = 120  # characters of a notable use of a tool
+WAITS_MAX = 3 * 86_400  # seconds after which a session waits for nobody any longer
 READ_MAX = 20_000  # characters of any text that are processed, far more than any limit above

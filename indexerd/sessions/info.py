@@ -113,7 +113,7 @@ def info_of(
         in_database=in_database,
         base_names=tuple(base_name(path) for _, path in state.base_files),
         # Like pi's own list: the first message of the file, whatever the path.
-        first_user=state.first_user
+        first_user=state.first_user or state.command
         if agent != "pi"
         else next(filter(None, state.openings.values()), ""),
         users=state.user_messages(),

@@ -23,6 +23,7 @@ from indexerd.errors import IndexerdError
 from indexerd.paths import basename
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
+from indexerd.protocol.limits import WAITS_MAX
 from indexerd.search.query import typed_filters
 from indexerd.times import age, iso_ms, since
 from indexerd.web.daemon_client import READ_SECONDS, Daemon
@@ -44,7 +45,7 @@ SORTS = {  # names of orders, and headings
 # States that are worth a word, and for how many seconds without a change: an open turn is
 # abandoned after that, and nobody waits any more.
 STATES = {
-    "waiting": ("waiting for you", 3 * 86_400),
+    "waiting": ("waiting for you", WAITS_MAX),
     "active": ("running", 30 * 60),
     "failed": ("interrupted", 86_400),
 }

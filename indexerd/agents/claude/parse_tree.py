@@ -23,7 +23,7 @@ Only a human makes a real branch. So:
   type `progress` for the row above it; if no line names a parent, lines follow each other in file
   order;
 - `compact_boundary` goes below the row it follows; but it is a root if it keeps no messages and
-  a prompt was taken back before it: the row it names may then be on the abandoned branch;
+  an answered prompt was taken back before it: the row it names may be on the abandoned branch;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
   are logged again) gets a new id, and counts only if the first is not on its path, as does a
   prompt that was recorded twice.
@@ -58,6 +58,7 @@ from indexerd.agents.claude.human import (
     plan_of,
     preview,
     said,
+    shown,
     words,
 )
 from indexerd.agents.json_lines import (
@@ -188,7 +189,7 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     last = tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) if tree.leaf >= 0 else Kind.OTHER
     if line.get("subtype") == "turn_duration" and last == Kind.ASSISTANT:
         tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions store no stop reason
-    _renamed(tree, memory, line, what)
+    _commanded(tree, memory, line, what)
 
 
 def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
@@ -240,11 +241,13 @@ def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
         _entitle(tree, memory, kind, text)
 
 
-def _renamed(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> None:
-    """Read the argument of /rename, which old versions store nowhere else."""
+def _commanded(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> None:
+    """Read /rename's argument, which old versions store nowhere else, and the first command."""
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
         content = content_of(line) or as_blocks(line.get("content"))
         text = "\n".join(words(content))[:_TITLE_MAX]
+        if text.startswith("<command-message>"):  # those that the client expands to a prompt
+            tree.command = tree.command or preview(shown(text))
         title = _ARGUMENTS.search(text) if _RENAME.search(text) else None
         if title and title[1].strip():
             _entitle(tree, memory, "custom-title", title[1])
@@ -341,7 +344,7 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
         return above
     if place != leaf:
         if not follows and place < memory.opener:
-            memory.rewound = True
+            memory.rewound |= tree.kind(leaf) is not Kind.USER  # else a prompt was sent again
             return above  # the human went back
         if not _reaches(tree, leaf, place):
             return above

@@ -43,7 +43,7 @@
       const node = story.nodes[place];
       if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
-      const alone = (ALONE.has(node.kind) && (node.text || !node.quiet)) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
+      const alone = node.reply || (ALONE.has(node.kind) && (node.text || !node.quiet)) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
@@ -111,7 +111,7 @@
   }
 
   function itemBox(item) {
-    const one = !item.places ? later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place))
+    const one = !item.places ? later(el("article", `said ${item.nodes[0].reply ? "user" : item.nodes[0].kind}`), () => saidParts(item.place))
       : item.open ? later(el("div", "edits"), () => (unfold(item), []))
         : later(el("details", "fold"), () => summaryOf(item));
     if (!item.places) one.tabIndex = -1;
@@ -156,15 +156,16 @@
 
   function saidParts(place) {
     const node = story.nodes[place], asks = /^(user|task|plan)$/.test(node.kind);
-    const head = el("header", "", el("h3", "", who({ ...node, results: null })));
+    const head = el("header", "", el("h3", "", node.reply ? "You" : who({ ...node, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
-    if (node.failed) head.append(el("span", "bad", "failed"));
+    if (node.failed && !node.reply) head.append(el("span", "bad", "failed"));
     if (node.model && (story.doc.session.models || []).length > 1) head.append(el("span", "", node.model));
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
     const spent = asks ? turn(place) : "";
     head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
       el("span", "acts", indexerd.labelButton?.(), link));
+    if (node.reply) return [head, prose(node.reply)];
     const text = node.kind === "bash" ? pre(node.text) : prose(node.text);
     return [head, text, ...pictures(node), cutNote(node)];
   }
@@ -256,7 +257,10 @@
   function closed(name, text, ...more) {
     const one = el("details", "result", el("summary", "", name));
     one.addEventListener("toggle", () => {
-      if (one.open && one.childNodes.length === 1) one.append(pre(text), ...more.filter(Boolean));
+      if (!one.open || one.childNodes.length > 1) return;
+      const shown = pre(text);
+      shown.tabIndex = 0; // it scrolls
+      one.append(shown, ...more.filter(Boolean));
     });
     return one;
   }

@@ -180,6 +180,19 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
         assert not [hit for hit in hits if "command-name" in hit["snippet"]]
 
 
+def test_a_command_alone_names_a_session_without_prompts(world: World, home: Path) -> None:
+    """It is no prompt: the first one takes its place."""
+    session = ClaudeSession(home)
+    session.prompt(expanding("acme:review"))
+    session.prompt("You are an expert. Review it.", isMeta=True)
+    session.say()
+    (row,) = rows(world, [session])
+    assert (row["name"], row["userMessageCount"]) == ("/acme:review", 0)
+    session.prompt("Now fix it.")
+    (row,) = rows(world, [session])
+    assert (row["name"], row["userMessageCount"]) == ("Now fix it.", 1)
+
+
 def test_notes_to_the_model_are_not_shown_in_results(world: World, home: Path) -> None:
     """Reminders around a tool's result are in no page, tree or document; JSON has all of it."""
     session = ClaudeSession(home)
