@@ -102,7 +102,7 @@ class Daemon:
         self._claims = claim(root.meta for root in existing)
         self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
-        self.pipeline.on_row = self.answers.name_index.changed
+        self.pipeline.on_rows = self.answers.name_index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.api = self._api()
         self.auto_digests = AutoDigests(

@@ -100,7 +100,7 @@ class FleetPart:
                     run=pipeline.read,
                     outbox=lambda name: Outbox(*told, name=name, text=text),
                     inbox=Inbox(library.index, hides, hosts),
-                    changed=self._changed,
+                    changed=pipeline.on_rows,
                     purge=self.purge.learn,
                     log=pipeline.bus.log,
                     defect=lambda bug: pipeline.bus.defect("fleet.unreachable", "", bug),
@@ -122,7 +122,3 @@ class FleetPart:
             task = asyncio.ensure_future(self.pipeline.read(mark, event["sessionId"]))
             task.add_done_callback(lambda _: wake())
         wake()
-
-    def _changed(self, rows: dict[str, Row | None]) -> None:
-        for session_id, row in rows.items():
-            self.pipeline.on_row(session_id, row)

@@ -38,6 +38,7 @@ from indexerd.errors import (
 )
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
+from indexerd.meta.session_row import Row
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
@@ -90,7 +91,7 @@ class Pipeline:
         self.scanned = asyncio.Event()
         self.troubles: dict[str, str] = {}  # why our own disk cannot be written, by failing loop
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
-        self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
+        self.on_rows: Callable[[dict[str, Row | None]], None] = lambda _: None
         self.on_change: Callable[[], object] = lambda: None  # new texts, or a purge
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.only_reads = False  # `run --once` reads all texts before it starts to index
@@ -309,6 +310,8 @@ class Pipeline:
         now = time()
         if updates:
             self.unread.set()
+            rows = ((new.session_id, new.row) for new in updates if new.row or new.info is None)
+            self.on_rows(dict(rows))
         for update in updates:
             info, key = update.info, update.session_id
             known = self.known.get(key)
@@ -330,8 +333,6 @@ class Pipeline:
                         known.open_since = now
                     self.on_growth(key)
                 known.info, known.meta = info, update.meta
-            if update.row is not None or info is None:
-                self.on_row(key, update.row)
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
             self.consider(key)

@@ -407,10 +407,13 @@ class NameIndex:
             self._names = Names(self._store.names())
         return self._names
 
-    def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
-        """Apply a new row; None: the session is no longer there."""
-        if self._names is not None and row is None:
-            self._names.forget(session_id)
-        elif self._names is not None and row is not None:
-            other = row.get("metaName")
-            self._names.put(named(row, (other,) if other else ()))
+    def changed(self, rows: Mapping[str, dict[str, Any] | None]) -> None:
+        """Apply new rows; None: the session is no longer there."""
+        if self._names is None:
+            return
+        for session_id, row in rows.items():
+            if row is None:
+                self._names.forget(session_id)
+            else:
+                other = row.get("metaName")
+                self._names.put(named(row, (other,) if other else ()))
