@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,12 @@ class Answers:
     def __init__(
         self,
         texts: TextIndex,
-        hidden: Collection[str] = (),
         *,
         home: Callable[[str], str | None] = lambda _: None,
         behind: Callable[[], int] = int,
     ) -> None:
         """Answer from a store and its text index.
 
-        `hidden` are excluded sessions; a daemon has already removed them from the store.
         `home(session_id)` returns the directory of the session's meta file, if it has one.
         `behind()` counts sessions with text that is not searchable yet.
         """
@@ -53,18 +51,14 @@ class Answers:
         self._behind = behind
         self._texts = texts
         self._store = texts.store
-        self._hidden = hidden
-        self.name_index = NameIndex(texts.store, hidden)
-
-    def _row(self, session_id: str) -> Row | None:
-        return self._shown([session_id]).get(session_id)
+        self.name_index = NameIndex(texts.store)
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> Row:
         """Return the row of the session that a reference means.
 
         Without `fuzzy`, as for changes, a similar name is an AmbiguousError with candidates.
         """
-        if row := self._row(ref):  # a new session is in the store before its name is known
+        if row := self._store.get(ref):  # a new session is in the store before its name is known
             return row
         scope: params.Scope = "project" if cwd else "all"
         return self.by_id(self.match(ref, cwd=cwd, scope=scope, fuzzy=fuzzy).session_id)
@@ -89,7 +83,7 @@ class Answers:
         return self.row(ref, cwd=args.cwd)
 
     def by_id(self, session_id: str) -> Row:
-        row = self._row(session_id)
+        row = self._store.get(session_id)
         if row is None:
             raise NotFoundError(f"no session {session_id}")
         return row
@@ -105,13 +99,12 @@ class Answers:
         return {"items": self.name_index.now().complete(args, time.time())}
 
     def list(self, args: params.List) -> Row:
-        page, cursor = self._store.page(**msgspec.structs.asdict(args))
-        rows = [row for row in page if row["sessionId"] not in self._hidden]
+        rows, cursor = self._store.page(**msgspec.structs.asdict(args))
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def counts(self, args: params.Counts) -> Row:
         """Count sessions by agent, project, tag and time, each as the other filters leave them."""
-        filters: Row = msgspec.structs.asdict(args) | {"without": [*self._hidden]}
+        filters: Row = msgspec.structs.asdict(args)
         times = [None, *filters.pop("times")]
 
         def count(by: str, **changed: str | None) -> dict[str, int]:
@@ -132,14 +125,14 @@ class Answers:
 
     def usage(self, args: params.Usage, calls: Path) -> Row:
         """Sum up prompts, tokens and cost; `calls` is the budget's journal."""
-        return usage(self._store, args, calls, [*self._hidden])
+        return usage(self._store, args, calls)
 
     def search(self, args: params.Search) -> Row:
         where = {key: getattr(args, key) for key in ("agent", "cwd", "since", "tag")}
         hits, warnings = search(self._texts, args.query, **where, limit=args.limit)
-        answer: Row = {"hits": [hit for hit in hits if hit["sessionId"] not in self._hidden]}
+        answer: Row = {"hits": hits}
         if args.rows:
-            answer["rows"] = self._shown(hit["sessionId"] for hit in hits)
+            answer["rows"] = self._store.get_many(hit["sessionId"] for hit in hits)
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
         return answer | ({"warnings": warnings} if warnings else {})
@@ -152,9 +145,9 @@ class Answers:
     def meta(self, row: Row) -> MetaFile | None:
         """Read a session's meta file; None if there is none; callable in any thread."""
         session_id = row["sessionId"]
-        if (documents := self._store.documents(row)) or row.get("machine"):
-            data = msgspec.json.encode(documents.get("meta"))
-            return parse_meta(data, str(row["machine"])) if documents.get("meta") else None
+        if machine := row.get("machine"):
+            meta = self._store.documents(row).get("meta")
+            return parse_meta(msgspec.json.encode(meta), machine) if meta else None
         home = self.home(session_id)
         return read_meta(Path(home) / meta_name(session_id)) if home else None
 
@@ -184,13 +177,13 @@ class Answers:
     def family(self, row: Row, _asked: RefParams | None = None) -> Row:
         """Return a session's ancestors and all their descendants; callable in any thread.
 
-        If an ancestor is hidden or unknown, its children are the roots (`missingParent`).
+        If an ancestor is excluded or unknown, its children are the roots (`missingParent`).
         """
         own = row["sessionId"]
         roots, missing = self._roots(own)
         level = below = {link.session_id: link for link in roots}
         while level:
-            children = self._children(level)
+            children = self._store.children(level)
             level = {child.session_id: child for child in children if child.session_id not in below}
             below = below | level
         places = depth_first(roots, below.values())
@@ -206,30 +199,14 @@ class Answers:
 
     def _roots(self, own: str) -> tuple[Sequence[Link], str]:
         """Return the sessions that a family begins with, and their parent if it is unknown."""
-        above: dict[str, Link] = {}
-        link = self._link(own)
-        if link is None:
-            raise NotFoundError(f"no session {own}")
-        while link.parent:
-            above[link.session_id] = link
-            if link.parent in above:  # a cycle, which agents may write: begin with the oldest
-                ring = [*above.values()][[*above].index(link.parent) :]
+        above, at = dict[str, Link](), own
+        while links := self._store.links([at]):
+            above[at], at = links[0], links[0].parent
+            if not at:
+                return links, ""
+            if at in above:  # a cycle, which agents may write: begin with the oldest
+                ring = [*above.values()][[*above].index(at) :]
                 return by_age(ring)[:1], ""
-            parent = self._link(link.parent)
-            if parent is None:
-                siblings = self._children([link.parent])
-                others = [other for other in siblings if other.session_id != link.session_id]
-                return [link, *others], link.parent
-            link = parent
-        return [link], ""
-
-    def _link(self, session_id: str) -> Link | None:
-        return next(iter(self._store.links([session_id])), None) if self._row(session_id) else None
-
-    def _children(self, parents: Iterable[str]) -> Sequence[Link]:
-        links = self._store.children(parents)
-        shown = self._shown(link.session_id for link in links)
-        return [link for link in links if link.session_id in shown]
-
-    def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
-        return self._store.get_many(key for key in session_ids if key not in self._hidden)
+        if not above:
+            raise NotFoundError(f"no session {own}")
+        return self._store.children([at]), at

@@ -47,9 +47,10 @@ class Keeper:
     skipped: set[str] = field(default_factory=set)  # sessions' files that have no copy
     _held: int = -1  # the lock: two daemons may share a data directory
     _swept: bool = False
-    _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first, last change
+    _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first change, when to copy
     _lost: dict[str, str] = field(default_factory=dict)  # sessions whose file is gone: its path
     _copied: dict[str, list[Source]] = field(default_factory=dict)  # by session
+    _pinned: set[str] = field(default_factory=set)  # files of pinned sessions, without suffixes
     _oldest_ns: int = 0  # no copy is older: there is no room for sessions that are
 
     async def run(self) -> None:
@@ -69,12 +70,10 @@ class Keeper:
             await self._work()
             self.trouble = None
         except (IndexerdError, OSError) as bad:
-            trouble = str(bad), "free some space; it is tried again"
-            if isinstance(bad, IndexerdError):
-                trouble = str(bad), bad.hint
-            if trouble != self.trouble:
-                self.pipeline.bus.log("archive.failed", {"reason": trouble[0]})
-            self.trouble = trouble
+            cure = getattr(bad, "hint", "free some space; it is tried again")
+            if (str(bad), cure) != self.trouble:
+                self.pipeline.bus.log("archive.failed", {"reason": str(bad)})
+            self.trouble = str(bad), cure
 
     def reload(self) -> None:
         """Apply new settings: all sessions are compared with their copies."""
@@ -85,6 +84,10 @@ class Keeper:
     def _on(self) -> bool:
         return self.pipeline.settings.archive.enabled
 
+    @property
+    def _most(self) -> float:
+        return self.pipeline.settings.archive.max_gb * GIGABYTE
+
     async def _work(self) -> None:
         if not (self._on or self.archive.directory.is_dir()):
             return
@@ -93,26 +96,22 @@ class Keeper:
         if not self._swept:
             await self._sweep()
             self._swept = True
-        while self._lost:
-            session_id = next(iter(self._lost))
-            await self._handle_removed(session_id, self._lost[session_id])
+        for session_id, path in list(self._lost.items()):
+            await self._handle_removed(session_id, path)
             self._lost.pop(session_id)
-        quiet, now = self.pipeline.settings.archive.quiet_seconds, monotonic()
-        due = [
-            session_id
-            for session_id, (first, last) in (self._due.items() if self._on else ())
-            if now >= min(last + quiet, first + RESTLESS * quiet)
-        ]
-        pinned, failed = await self.pipeline.read(self._pinned) if due else set(), list[OSError]()
+        now, failed = monotonic(), list[Exception]()
+        due = [key for key, (_, at) in self._due.items() if at <= now] if self._on else []
+        self._pinned = await self.pipeline.read(self._pins) if due else set()
         for session_id in due:
-            change = self._due.get(session_id)
+            change = self._due.pop(session_id, (now, now))
             try:
-                await self._copy(session_id, pinned, swept=bool(change and not change[0]))
-            except OSError as bad:  # a full disk may have room for others
+                sources = await self.pipeline.read(self._sources, session_id)
+                copy = partial(self._copy, session_id, sources, swept=not change[0])
+                if await asyncio.to_thread(copy):
+                    self.pipeline.rescan()
+            except (IndexerdError, OSError) as bad:  # a full disk may have room for others
+                self._due.setdefault(session_id, change)
                 failed.append(bad)
-            else:
-                if self._due.get(session_id) == change:
-                    self._due.pop(session_id, None)
         if failed:
             raise failed[0]
 
@@ -122,9 +121,7 @@ class Keeper:
             return RETRY_SECONDS
         if not (self._due and self._on):
             return None
-        quiet = self.pipeline.settings.archive.quiet_seconds
-        at = min(min(last + quiet, first + RESTLESS * quiet) for first, last in self._due.values())
-        return max(0.05, at - monotonic())
+        return max(0.05, min(at for _, at in self._due.values()) - monotonic())
 
     def _on_event(self, event: Row) -> None:
         """Note a session that changed, or whose file is gone."""
@@ -134,11 +131,11 @@ class Keeper:
             self._lost[str(session_id)] = event["sessionFile"]
             self.wake.set()
         elif event["event"] in ("session.created", "session.updated") and self._on:
-            now = monotonic()
+            now, quiet = monotonic(), self.pipeline.settings.archive.quiet_seconds
             if not self._due:
                 self.wake.set()
             first, _ = self._due.get(str(session_id), (now, now))
-            self._due[str(session_id)] = first, now
+            self._due[str(session_id)] = first, min(now + quiet, first + RESTLESS * quiet)
 
     async def _sweep(self) -> None:
         """Compare all copies with what is there, as files may have gone while no daemon ran."""
@@ -195,13 +192,6 @@ class Keeper:
 
     # -- copies
 
-    async def _copy(self, session_id: str, pinned: set[str], *, swept: bool) -> None:
-        """Bring a session's copies up to date; in a sweep, replace those that are damaged."""
-        if sources := await self.pipeline.read(self._sources, session_id):
-            copy = partial(self._copy_all, session_id, sources, pinned, swept=swept)
-            for old in await asyncio.to_thread(copy):
-                self.pipeline.bus.log("archive.dropped", {"path": old.path})
-
     def _sources(self, session_id: str) -> list[Source]:
         """Return a session's files: several after a revert in Codex."""
         files, found = self.pipeline.library.files, dict[str, Source]()
@@ -211,17 +201,16 @@ class Keeper:
                 found.setdefault(path.removesuffix(SUFFIX), Source(root.sessions, path))
         return [*found.values()]
 
-    def _pinned(self) -> set[str]:
-        """Return the files of pinned sessions, without suffixes."""
+    def _pins(self) -> set[str]:
         library = self.pipeline.library
         rows = library.store.select("SELECT file FROM session WHERE pinned")
         return {_stem(library.files.original(str(file))) for (file,) in rows}
 
-    def _copy_all(
-        self, session_id: str, sources: list[Source], pinned: set[str], *, swept: bool
-    ) -> list[Source]:
-        """Bring a session's copies up to date; return the copies that went to make room."""
-        dropped: list[Source] = []
+    def _copy(self, session_id: str, sources: list[Source], *, swept: bool) -> bool:
+        """Bring a session's copies up to date; in a sweep, replace those that are damaged.
+
+        Returns whether copies are read from now on, as their files are gone.
+        """
         for source in sources:
             self.skipped.discard(source.path)
             fits = self.archive.has_room(source)
@@ -229,23 +218,18 @@ class Keeper:
                 # A file may have gone unnoticed; of one that cannot be read, `status` says so.
                 with suppress(FileNotFoundError, SessionUnreadableError):
                     anew = swept and self.archive.is_damaged(each)
-                    fits = fits and self._copy_one(each, pinned, dropped, anew=anew)
+                    fits = fits and self._copy_one(each, anew=anew)
             if not fits:
                 self.skipped.add(source.path)
-        self.skipped |= {old.path for old in dropped if old.is_there()}
         moved = {base_name(source.path): source.path for source in sources}
-        for old in self._copied.get(session_id, ()):
-            if old not in sources and not old.is_there() and self._publish_or_drop(old, moved):
-                self.pipeline.rescan()
+        gone = [old for old in self._copied.get(session_id, ()) if old not in sources]
+        published = [self._publish_or_drop(old, moved) for old in gone if not old.is_there()]
         self._copied[session_id] = sources
-        return dropped
+        return any(published)
 
-    def _copy_one(
-        self, source: Source, pinned: set[str], dropped: list[Source], *, anew: bool
-    ) -> bool:
+    def _copy_one(self, source: Source, *, anew: bool) -> bool:
         """Bring one copy up to date; return whether it fits, perhaps in the place of others."""
-        archive, most = self.archive, self.pipeline.settings.archive.max_gb * GIGABYTE
-        rows: bytes | None = None
+        archive, rows = self.archive, None
         if source.in_database:
             known_ns = 0 if anew else archive.copied_ns(source)
             if (found := rows_of(source.path, known_ns)) is None:
@@ -256,45 +240,42 @@ class Keeper:
             status = os.lstat(source.path)
             size, mtime_ns = status.st_size, status.st_mtime_ns
         need = size - archive.size_of(source)
-        if need > 0 and self.size + need > most:  # compressed, it may still fit
+        if need > 0 and self.size + need > self._most:  # compressed, it may still fit
             need = archive.growth(source, rows)
-        if need > 0 and self.size + need > most:
-            victims = self._make_room(need, source, mtime_ns, pinned)
-            if victims is None:
-                return False
-            dropped += victims
+        if need > 0 and self.size + need > self._most and not self._room(need, source, mtime_ns):
+            return False
         if rows is None:
             self.size += archive.copy(source, anew=anew)
         else:
             self.size += archive.copy_whole(source, rows, mtime_ns)
         return True
 
-    def _make_room(
-        self, need: int, source: Source, mtime_ns: int, pinned: set[str]
-    ) -> list[Source] | None:
-        """Remove the oldest copies, none newer than the file to copy; None: it does not fit."""
-        most, stays = self.pipeline.settings.archive.max_gb * GIGABYTE, _is_of(source, pinned)
+    def _room(self, need: int, source: Source, mtime_ns: int) -> bool:
+        """Remove the oldest copies, none newer than the file to copy; return whether it fits."""
+        stays = _is_of(source, self._pinned)
         if mtime_ns <= self._oldest_ns and not stays:
-            return None
+            return False
         entries, victims, free = self._entries(), list[Source](), 0
         self.size = sum(status.st_size for _, status in entries)
-        if self.size > LOWERED * most:
-            return None
+        if self.size > LOWERED * self._most:
+            return False
         for old, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
-            if self.size - free + need <= (1 - SLACK) * most:
+            if self.size - free + need <= (1 - SLACK) * self._most:
                 break
             if status.st_mtime_ns >= mtime_ns and not stays:
                 break
-            if old.is_session and old != source and not _is_of(old, pinned):
+            if old.is_session and old != source and not _is_of(old, self._pinned):
                 victims.append(old)
                 free += sum(path.stat().st_size for path in self.archive.copies(old))
-        if self.size - free + need > most:
+        if self.size - free + need > self._most:
             self._oldest_ns = max(self._oldest_ns, 0 if victims else mtime_ns)
-            return None
+            return False
         for old in victims:
             self.archive.remove(old)
+            self.pipeline.bus.log("archive.dropped", {"path": old.path})
+        self.skipped |= {old.path for old in victims if old.is_there()}
         self.size -= free
-        return victims
+        return True
 
     def problems(self) -> Iterator[tuple[str, str, str]]:
         """Find what the user should know: code, cause and cure."""

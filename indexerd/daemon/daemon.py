@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from indexerd.amounts import count
 from indexerd.archive.copies import Archive
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.archive import Keeper
@@ -48,7 +49,6 @@ from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.paths import Places
-from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
@@ -102,11 +102,9 @@ class Daemon:
         self._claims = claim(root.meta for root in existing)
         self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
-        self.pipeline.on_row = self.answers.name_index.changed
+        self.pipeline.on_rows = self.answers.name_index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
-        self.status = Status(self.pipeline, self.budget, self.web, self._archive)
         self.api = self._api()
-        self.status.more = [self.fleet.problems, self.keeper.problems]
         self.auto_digests = AutoDigests(
             self.api.digests, self.pipeline.known, lambda: self.pipeline.indexing_off
         )
@@ -154,10 +152,9 @@ class Daemon:
             pool=pool,
             settings=self._settings,
             models=self._models,
-            summarizers=self._summarizers,
+            summarizers=lambda: self._models(self._settings().digest.model),
             budget=self.budget,
             events=self.bus,
-            excluded=lambda: at_home(self._settings().digest.exclude, self._home),
             writer=writer,
             injected=injected,
             on_history=sidecars.opened,
@@ -166,6 +163,8 @@ class Daemon:
         purge = Purge(pipeline, answers, writer, forgotten, archive, injected.forget)
         self.keeper = Keeper(pipeline, archive)
         self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
+        others = self.fleet.problems, self.keeper.problems, self.web.problems
+        self.status = Status(pipeline, self.budget, archive, *others)
         return Api(
             answers,
             services,
@@ -176,18 +175,11 @@ class Daemon:
             status=self.status.answer,
         )
 
-    def _models(self) -> list[Model]:
-        """Return the models for questions: with a broken configuration, only local ones."""
-        usable = self.pipeline.models.available()
-        return [model for model in usable if not (model.remote and self.pipeline.indexing_off)]
-
-    def _summarizers(self) -> list[Model]:
-        """Return the models for digests and compactions."""
-        key = self._settings().digest.model
-        if not key:
-            return self._models()
-        model = self.pipeline.models.get(key)
-        return [] if self.pipeline.indexing_off and model.remote else [model]
+    def _models(self, key: str = "") -> list[Model]:
+        """Return this model or all; with a broken configuration, only local ones."""
+        models, off = self.pipeline.models, self.pipeline.indexing_off
+        usable = [models.get(key)] if key else models.available()
+        return [model for model in usable if not (model.remote and off)]
 
     def _settings(self) -> Settings:
         return self._loaded.settings
@@ -297,8 +289,7 @@ class Daemon:
             before, state = state, self.status.state()
             if before not in ("", state):
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
-            count = len(pipeline.known)
-            sessions = f"{count} session{'s' * (count != 1)}"
+            sessions = count(len(pipeline.known), "session")
             notifier.send(f"STATUS={sessions}, {len(pipeline.jobs)} queued")
             was_blocked, blocked = blocked, ""
             try:
@@ -330,13 +321,13 @@ class Daemon:
         if loaded.problems:
             self._log_problems(loaded)
             return
-        self._loaded = loaded
+        old, self._loaded = self._settings(), loaded
         remember(loaded, self._places.state_dir)
         self.budget.reset_denials()
         self._set_logging()
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
-        self.fleet.reconsider()
+        self.fleet.reload(old)
         self.keeper.reload()
         self.bus.log("daemon.config_reloaded", {})
 

@@ -123,10 +123,8 @@ class EventBus:
         self.publish("index.started", known.info.session_id, {"reason": why})
 
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
-        session_id = known.info.session_id
-        self._status(
-            known, "indexing", f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
-        )
+        session_id, which = known.info.session_id, f"{fields['attempt']}/{fields['of']}"
+        self._status(known, "indexing", f"⏳ indexing... (retry {which})")
         self.log("index.retry", {"session": session_id, **fields})
         self.publish("index.retry", session_id, fields)
 

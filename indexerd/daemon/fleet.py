@@ -12,10 +12,10 @@ from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.purge import Purge
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.protocol import params
+from indexerd.settings import Settings
 
 if TYPE_CHECKING:
     from indexerd.fleet.member import Machine
-    from indexerd.fleet.outbox import Outbox
 
 Row = dict[str, Any]
 
@@ -30,10 +30,6 @@ class FleetPart:
     machine: Machine | None = None
     _missing: str = ""  # why the fleet cannot be loaded
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    _applied: tuple[object, ...] = ()  # settings that others' records were read with
-
-    def __post_init__(self) -> None:
-        self._applied = self._applies()
 
     async def run(self) -> None:
         """Take part in a fleet, as soon as there is one."""
@@ -75,16 +71,13 @@ class FleetPart:
             cure = "see `indexerd fleet status`; it is tried again, and nothing is lost"
             yield "fleet_unreachable", trouble, cure
 
-    def reconsider(self) -> None:
-        """Apply settings that may have changed."""
-        before, self._applied = self._applied, self._applies()
+    def reload(self, old: Settings) -> None:
+        """Apply new settings: others' records are read again if they may change them."""
         if self.machine is not None:
-            self.machine.reloaded |= before != self._applied  # all is read again then
+            new = self.pipeline.settings
+            applied = new.privacy.exclude, new.fleet.hosts
+            self.machine.reloaded |= applied != (old.privacy.exclude, old.fleet.hosts)
             self.machine.wake.set()
-
-    def _applies(self) -> tuple[object, ...]:
-        settings = self.pipeline.settings
-        return settings.privacy.exclude, settings.fleet.hosts
 
     def _machine(self) -> Machine:
         if self.machine is None:
@@ -92,24 +85,22 @@ class FleetPart:
                 from indexerd.fleet.identity import load  # noqa: PLC0415 - see above
                 from indexerd.fleet.inbox import Inbox  # noqa: PLC0415 - see above
                 from indexerd.fleet.member import DaemonSide, Machine  # noqa: PLC0415 - see above
+                from indexerd.fleet.outbox import Outbox  # noqa: PLC0415 - see above
             except ImportError as bad:
                 hint = "install it: pip install 'indexerd[fleet]'"
                 raise UsageError(f"the fleet needs the package {bad.name}", hint=hint) from None
             pipeline, library = self.pipeline, self.pipeline.library
-            match = library.files.exclusions.match
-            inbox = Inbox(
-                library.index,
-                lambda file, cwd, key: match(file, cwd, key),  # noqa: PLW0108 - renewed
-                lambda: pipeline.settings.fleet.hosts,
-            )
+            told = library.index, library.shared, self.purge.forgotten.agents
+            text = lambda: pipeline.settings.fleet.text  # noqa: E731 - one line
+            hides, hosts = library.files.exclusions.match, lambda: pipeline.settings.fleet.hosts
             self.machine = Machine(
                 DaemonSide(
                     self.path,
                     settings=lambda: pipeline.settings.fleet,
                     run=pipeline.read,
-                    outbox=self._outbox,
-                    inbox=inbox,
-                    changed=self._changed,
+                    outbox=lambda name: Outbox(*told, name=name, text=text),
+                    inbox=Inbox(library.index, hides, hosts),
+                    changed=pipeline.on_rows,
                     purge=self.purge.learn,
                     log=pipeline.bus.log,
                     defect=lambda bug: pipeline.bus.defect("fleet.unreachable", "", bug),
@@ -121,14 +112,6 @@ class FleetPart:
             self._wanted.set()
         return self.machine
 
-    def _outbox(self, name: str) -> Outbox:
-        from indexerd.fleet.outbox import Outbox  # noqa: PLC0415 - see above
-
-        library = self.pipeline.library
-        forgotten = self.purge.forgotten.agents
-        text = lambda: self.pipeline.settings.fleet.text  # noqa: E731 - one line
-        return Outbox(library.index, library.shared, forgotten, name=name, text=text)
-
     def _on_event(self, event: Row) -> None:
         """Wake the fleet when something happens here."""
         if self.machine is None:
@@ -139,7 +122,3 @@ class FleetPart:
             task = asyncio.ensure_future(self.pipeline.read(mark, event["sessionId"]))
             task.add_done_callback(lambda _: wake())
         wake()
-
-    def _changed(self, rows: dict[str, Row | None]) -> None:
-        for session_id, row in rows.items():
-            self.pipeline.on_row(session_id, row)

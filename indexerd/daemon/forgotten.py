@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,12 +28,9 @@ class Forgotten:
             with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 row = json.loads(line)
                 self.agents[row["sessionId"]] = str(row.get("agent") or "")
-                if row.get("undone"):  # by an earlier version
-                    del self.agents[row["sessionId"]]
 
-    def add(self, session_id: str, agent: str, *, at: float, by: str) -> None:
-        """Add a purged session; `at` is in seconds since the epoch."""
-        row = {"sessionId": session_id, "agent": agent, "at": iso(at), "by": by}
+    def add(self, session_id: str, agent: str, *, by: str) -> None:
+        row = {"sessionId": session_id, "agent": agent, "at": iso(time.time()), "by": by}
         try:
             append_line(self._path, json.dumps(row).encode(), durable=True)
         except OSError as bad:

@@ -14,7 +14,6 @@ from typing import Any
 from indexerd.archive.copies import Archive
 from indexerd.archive.retention import deleted_soon
 from indexerd.daemon.pipeline import ASKED_PATIENCE, Pipeline
-from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.errors import StateError
 from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
@@ -32,13 +31,13 @@ class Status:
     """The state of one daemon."""
 
     def __init__(
-        self, pipeline: Pipeline, budget: Budget, web: WebSupervisor, archive: Archive
+        self, pipeline: Pipeline, budget: Budget, archive: Archive, *others: Callable[[], Found]
     ) -> None:
+        """`others` find the problems of other parts."""
         self._pipeline = pipeline
         self._budget = budget
-        self._web = web
         self._archive = archive
-        self.more: list[Callable[[], Found]] = []  # of other parts
+        self._others = others
         self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
         self._seen = -1  # `changed` of the library when sessions were last checked
         self._of_sessions: list[tuple[str, str, str]] = []
@@ -53,26 +52,6 @@ class Status:
         return "degraded" if self._problems() else "ok"
 
     async def answer(self) -> dict[str, Any]:
-        return self.report() | {"deletedSoon": await self._deleted_soon()}
-
-    async def _deleted_soon(self) -> dict[str, Any] | None:
-        """Count the sessions that will be deleted, if asked; None also if settings' disk hangs."""
-        files, now = self._pipeline.library.files, time.monotonic()
-        archiving = self._pipeline.settings.archive.enabled
-        late = now >= self._count_at or archiving != self._archiving
-        if self._pipeline.scanned.is_set() and late:
-            self._count_at, self._archiving = now + COUNT_SECONDS, archiving
-            now_ms = int(1000 * time.time())
-            given = files.owners.infos(), files.roots, self._archive, now_ms
-            loop = asyncio.get_running_loop()
-            count = partial(deleted_soon, *given, archiving=archiving)
-            self._counted = loop.run_in_executor(self._counter, count)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ASKED_PATIENCE):
-                return await asyncio.shield(self._counted) if self._counted else None
-        return None
-
-    def report(self) -> dict[str, Any]:
         pipeline = self._pipeline
         health = pipeline.watch.health()
         ours = {root.meta for root in pipeline.library.files.roots}  # created when needed
@@ -103,18 +82,29 @@ class Status:
                 "overflows": health.overflows,
             },
             "problems": self._problems(),
+            "deletedSoon": await self._deleted_soon(),
         }
+
+    async def _deleted_soon(self) -> dict[str, Any] | None:
+        """Count the sessions that will be deleted; None if the disk with the settings hangs."""
+        files, now = self._pipeline.library.files, time.monotonic()
+        archiving = self._pipeline.settings.archive.enabled
+        late = now >= self._count_at or archiving != self._archiving
+        if self._pipeline.scanned.is_set() and late:
+            self._count_at, self._archiving = now + COUNT_SECONDS, archiving
+            given = files.owners.infos(), files.roots, self._archive, int(1000 * time.time())
+            count = partial(deleted_soon, *given, archiving=archiving)
+            loop = asyncio.get_running_loop()
+            self._counted = loop.run_in_executor(self._counter, count)
+        if self._counted is None:
+            return None
+        done, _ = await asyncio.wait([self._counted], timeout=ASKED_PATIENCE)
+        return self._counted.result() if done else None
 
     def _problems(self) -> list[dict[str, Any]]:
         """List the current problems; called every few seconds, so `since` is nearly right."""
-        pipeline, now = self._pipeline, iso(time.time())
-        budget = ((code, *why) for code, why in self._budget.troubles().items())
-        watch = pipeline.watch.health().problems
-        if pipeline.library.changed != self._seen:  # this looks at every session
-            self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
-        problems = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self._of_sessions]
-        problems += [problem for find in self.more for problem in find()]
-        self._since = {problem[:2]: self._since.get(problem[:2], now) for problem in problems}
+        found, now = [*self._find()], iso(time.time())
+        self._since = {problem[:2]: self._since.get(problem[:2], now) for problem in found}
         return [
             {
                 "code": code,
@@ -122,8 +112,21 @@ class Status:
                 "since": self._since[code, cause],
                 "cure": cure,
             }
-            for code, cause, cure in problems
-        ] + self._web.problems
+            for code, cause, cure in found
+        ]
+
+    def _find(self) -> Found:
+        pipeline = self._pipeline
+        yield from _own(pipeline)
+        yield from _roots(pipeline)
+        yield from pipeline.watch.health().problems
+        for code, (cause, cure) in self._budget.troubles().items():
+            yield code, cause, cure
+        if pipeline.library.changed != self._seen:  # this looks at every session
+            self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
+        yield from self._of_sessions
+        for find in self._others:
+            yield from find()
 
 
 def _own(pipeline: Pipeline) -> Found:

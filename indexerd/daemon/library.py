@@ -20,7 +20,6 @@ from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
 from indexerd.meta.sidecar import read_all
-from indexerd.privacy.exclusions import at_home
 from indexerd.privacy.redact import OwnSecrets, StoredRow
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
@@ -62,7 +61,7 @@ class Library:
         files = self.files = Files(
             since=self.metas.since,
             title=self.discovery.title,
-            exclude=lambda: at_home(settings().privacy.exclude, home),
+            exclude=lambda: settings().privacy.exclude,
             defect=defect,
         )
         self.projects = projects
@@ -114,10 +113,10 @@ class Library:
 
     def meta_dir(self, info: SessionInfo) -> str:
         """Return the directory where a session's meta file belongs."""
-        for root in self.files.roots:
-            if root.contains(info.path):
-                return root.meta
-        raise NotFoundError("the session's directory is no longer a root")
+        root = self.files.root_of(info.path)
+        if root is None:
+            raise NotFoundError("the session's directory is no longer a root")
+        return root.meta
 
     def home(self, session_id: str) -> str | None:
         """Return the directory where a session's meta file and sidecar are, or belong."""
@@ -126,9 +125,8 @@ class Library:
 
     def _meta_home(self, session_id: str) -> str | None:
         info = self.files.info(session_id)
-        with suppress(NotFoundError):
-            return self.meta_dir(info) if info else None
-        return None
+        root = self.files.root_of(info.path) if info else None
+        return root.meta if root else None
 
     # -- finding changes
 
@@ -291,7 +289,7 @@ class Library:
         self, ids: Sequence[str], known: dict[str, Row], facts: RowFacts | None = None
     ) -> dict[str, Row]:
         """Write the rows of sessions; `facts` are new ones, if it is a single session."""
-        rows = list[tuple[Row, str, tuple[str, ...]]]()
+        rows = list[StoredRow]()
         for session_id in ids:
             old = known.get(session_id)
             if old and old.get("machine") and self._stays(session_id, old):
@@ -301,10 +299,9 @@ class Library:
                 purged = session_id in self.files.exclusions.forgotten
                 self.index.forget(session_id, wholly=purged)
             else:
-                written = self._secrets.written(written)
-                rows.append((written.row, written.summary, written.aliases))
+                rows.append(self._secrets.written(written))
         self.index.put_rows(rows)
-        return {row["sessionId"]: row for row, _, _ in rows}
+        return {row["sessionId"]: row for row, *_ in rows}
 
     def _stays(self, session_id: str, row: Row) -> bool:
         """Whether a row of another machine is still right: no file or exclusion replaces it."""

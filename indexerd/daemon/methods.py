@@ -33,11 +33,11 @@ from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
 from indexerd.models.registry import Models
 from indexerd.paths import Places, directory_of
-from indexerd.privacy.exclusions import Exclusions, at_home
+from indexerd.privacy.exclusions import Exclusions
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
-from indexerd.protocol.params import Params, RefParams, SessionParams
+from indexerd.protocol.params import Params, RefParams
 from indexerd.references.expand import expand
 from indexerd.references.questions import Questions
 from indexerd.references.services import Services
@@ -61,7 +61,6 @@ Row = dict[str, Any]
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
-_READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # need the session's file
 
 
 class ReadMethods:
@@ -293,13 +292,13 @@ class LocalBackend:
             warn("nothing is stored yet: `indexerd run --once` reads your sessions")
         elif store.problem:
             warn(store.problem)
-        exclude = at_home(self.settings.privacy.exclude, home)
-        exclusions = Exclusions(lambda: exclude)
+        exclusions = Exclusions(lambda: self.settings.privacy.exclude)
         exclusions.forgotten = Forgotten(places.state_dir).agents
         # Sessions that were excluded since a daemon last ran.
         rows = store.select("SELECT id, file, cwd FROM session")
-        hidden = {key for key, file, cwd in rows if exclusions.match(file, cwd, key)}
-        self.answers = Answers(texts, hidden, home=self._meta_dir)
+        if hidden := {key for key, file, cwd in rows if exclusions.match(file, cwd, key)}:
+            store.leave_out(hidden)
+        self.answers = Answers(texts, home=self._meta_dir)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Return the method's result; DaemonDownError if only a daemon can answer."""
@@ -307,32 +306,38 @@ class LocalBackend:
             raise DaemonDownError(f"{method} needs a running daemon")
         return asyncio.run(self._answer(method, methods.decode_params(method, params)))
 
-    async def _answer(self, method: str, args: Params) -> Any:
+    async def _answer(self, method: str, args: Any) -> Any:
         if cwd := getattr(args, "cwd", None):
             args = msgspec.structs.replace(args, cwd=self._projects.asked(cwd))
         with ExitStack() as stack:
-            library: Library | None = None
-            if method in _READ_FILE and isinstance(args, RefParams | SessionParams):
-                row = self.answers.row_of(args)
-                alone = read_alone(row, self.settings, self._env, self._user_home)
-                library = stack.enter_context(alone)
-            if library is not None and method == "as_sent":
-                snapshot = await take_snapshot(library, _here, row["sessionId"], self.settings)
+
+            def read(session_id: str) -> Library:
+                row, env, home = self.answers.by_id(session_id), self._env, self._user_home
+                return stack.enter_context(read_alone(row, self.settings, env, home))
+
+            def open_(session_id: str, leaf: str | None) -> OpenSession | None:
+                if method == "expand":
+                    raise DaemonDownError("questions need the daemon")
+                return open_session(read(session_id), session_id, leaf)
+
+            if method == "as_sent":
+                session_id = self.answers.row_of(args)["sessionId"]
+                snapshot = await take_snapshot(read(session_id), _here, session_id, self.settings)
                 return snapshot.as_sent(Models(self.settings, self._env).available())
-            answer = ReadMethods(self.answers, self._services(library)).table()[method](args)
+            pool = SessionReaderPool(open_, _here)
+            answer = ReadMethods(self.answers, self._services(pool)).table()[method](args)
             return await answer if isawaitable(answer) else answer
 
-    def _services(self, library: Library | None) -> Services:
+    def _services(self, pool: SessionReaderPool) -> Services:
         bus = EventBus()  # without subscribers and log
         return Services(
             rows=self.answers,
-            pool=SessionReaderPool(partial(_open, library), _here),
+            pool=pool,
             settings=lambda: self.settings,
             models=lambda: [Extractive()],
             summarizers=lambda: [Extractive()],
             budget=Budget(self._places.budget, lambda: self.settings, time.time, bus.log),
             events=bus,
-            excluded=lambda: self.settings.digest.exclude,
             writer=MetaWriter(),
         )
 
@@ -340,12 +345,6 @@ class LocalBackend:
         file = self.answers.by_id(session_id)["sessionFile"]
         roots = session_roots(self.settings, self._env, self._user_home)
         return next((root.meta for root in roots if root.contains(file)), None)
-
-
-def _open(library: Library | None, session_id: str, leaf: str | None) -> OpenSession | None:
-    if library is None:  # a question in a prompt to expand
-        raise DaemonDownError("questions need the daemon")
-    return open_session(library, session_id, leaf)
 
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple
 
 from indexerd.daemon.pipeline import Pipeline
@@ -129,7 +129,7 @@ async def _run_due(pipeline: Pipeline, show: Show) -> dict[str, str]:
             pipeline.consider(session_id)
         if pipeline.running:
             continue
-        now, settings = pipeline.now(), pipeline.settings
+        now, settings = time(), pipeline.settings
         decisions = {key: decide(pipeline.known[key], settings, now) for key in untried}
         until = [when for when, why in decisions.values() if why == "due" and now < when < math.inf]
         if not until or pipeline.indexing_off or not pipeline.models.available():

@@ -38,6 +38,7 @@ from indexerd.errors import (
 )
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
+from indexerd.meta.session_row import Row
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
@@ -90,16 +91,14 @@ class Pipeline:
         self.scanned = asyncio.Event()
         self.troubles: dict[str, str] = {}  # why our own disk cannot be written, by failing loop
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
-        self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
+        self.on_rows: Callable[[dict[str, Row | None]], None] = lambda _: None
         self.on_change: Callable[[], object] = lambda: None  # new texts, or a purge
         self.on_growth: Callable[[str], None] = lambda _id: None
-        self.now = time  # seconds since the epoch
         self.only_reads = False  # `run --once` reads all texts before it starts to index
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
         self._unplaced = asyncio.Event()  # projects may have moved, or there are new ones
         self._placed = -1  # version of the projects that the rows have
-        self._files_done = asyncio.Event()  # there are no files to read
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
@@ -182,8 +181,8 @@ class Pipeline:
 
         def look() -> None:
             known = {*self.library.store.directories().values()}
-            at = int(1000 * self.now())
-            self.library.projects.look((cwd for cwd in known if cwd.startswith("/")), at)
+            cwds = (cwd for cwd in known if cwd.startswith("/"))
+            self.library.projects.look(cwds, int(1000 * time()))
 
         await self._place(look)
 
@@ -193,8 +192,7 @@ class Pipeline:
         def move() -> None:
             if not undo and not Path(new).is_dir():
                 raise UsageError(f"{new} is not a directory", hint="move it first")
-            at = int(1000 * self.now())
-            self.library.projects.move(old, new, at=at, undo=undo)
+            self.library.projects.move(old, new, at=int(1000 * time()), undo=undo)
 
         return await self._place(move)
 
@@ -259,11 +257,9 @@ class Pipeline:
             await self.read(library.files.rest)
             trim()
         else:
-            self._files_done.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self._scan_at, again_at, rest_at) - monotonic()):
                     await self.dirty.wait()
-            self._files_done.clear()
 
     async def _begin_scan(self) -> None:
         """Watch first, and list after that, so that no change is missed."""
@@ -283,7 +279,7 @@ class Pipeline:
             self._learn(await self.read(self.library.end_first_scan))
         self._scanning = False
         self._unplaced.set()
-        self.last_scan_at = self.now()
+        self.last_scan_at = time()
         self.unread.set()
         self.bus.log("watch.rescan", {"count": len(self.known)})
         if is_first:
@@ -292,10 +288,12 @@ class Pipeline:
 
     async def _read_texts(self) -> None:
         """Index some texts, commit, and pause, so that appends are batched."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FILES_FIRST):
-                await self._files_done.wait()
-        began, texts = monotonic(), self.library.texts
+        texts = self.library.texts
+        if not texts.due:
+            await self.unread.wait()
+        if self.dirty.is_set() or self.library.files.busy:
+            await asyncio.sleep(FILES_FIRST)
+        began = monotonic()
         self.unread.clear()
         more = await self.read(texts.read_some)
         if texts.ripe:
@@ -303,18 +301,17 @@ class Pipeline:
             self.on_change()
             await asyncio.to_thread(trim)
         if not more:
-            self.troubles.pop(self._read_texts.__name__, None)  # the wait below may be long
             await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
-            if not await self.read(lambda: texts.due):
-                await self.unread.wait()
 
     # -- sessions
 
     def _learn(self, updates: list[Update]) -> None:
         """Apply and publish the library's updates, and decide on each session again."""
-        now = self.now()
+        now = time()
         if updates:
             self.unread.set()
+            rows = ((new.session_id, new.row) for new in updates if new.row or new.info is None)
+            self.on_rows(dict(rows))
         for update in updates:
             info, key = update.info, update.session_id
             known = self.known.get(key)
@@ -336,8 +333,6 @@ class Pipeline:
                         known.open_since = now
                     self.on_growth(key)
                 known.info, known.meta = info, update.meta
-            if update.row is not None or info is None:
-                self.on_row(key, update.row)
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
             self.consider(key)
@@ -351,7 +346,7 @@ class Pipeline:
             return
         if not self.scanned.is_set():  # the store may be out of date
             return
-        now = self.now()
+        now = time()
         when, why = decide(known, self.settings, now)
         info = known.info
         if when <= now:
@@ -395,7 +390,7 @@ class Pipeline:
             if self.known.get(session_id) is not known:  # it vanished before this began
                 known.answer(NotFoundError("the session's file is gone"))
             else:
-                began = self.now()
+                began = time()
                 usable = self.models.available() if known.forced else self._models_for(known)
                 updates = await self.indexer.run(known, why, self.settings, usable)
                 if updates:  # newer messages have waited since this run began
@@ -425,7 +420,7 @@ class Pipeline:
         if session_id in self.running or known.forced:
             raise AlreadyRunningError("Session indexing already in progress")
         waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
-        known.forced = Forced(self.now() + FORCE_PATIENCE, waiter)
+        known.forced = Forced(time() + FORCE_PATIENCE, waiter)
         self.consider(session_id)
         return waiter
 

@@ -17,7 +17,6 @@ from indexerd.agents import ADAPTERS
 from indexerd.archive.copies import Archive, Source
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
-from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import sync_names
 from indexerd.errors import StateError, UsageError
@@ -35,7 +34,6 @@ class _Target(NamedTuple):
 
     session_id: str
     agent: str  # "" if unknown
-    command: str  # the agent's own command to delete it; "" if its file may be removed
     row: Row  # empty: the session is already forgotten
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
@@ -63,9 +61,7 @@ class Purge:
             if agent is None:
                 row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
                 session_id, agent = row["sessionId"], row["agent"]
-            library = self.pipeline.library
-            own = session_id, agent, row
-            target = await self.pipeline.read(_target, library, self.archive, *own)
+            target = await self.pipeline.read(self._target, session_id, agent, row)
             if args.transcript:
                 _check_transcript(target)
             if args.dry_run:
@@ -79,26 +75,22 @@ class Purge:
     async def learn(self, purged: dict[str, str]) -> None:
         """Forget sessions that were purged on another machine; each with its agent."""
         async with self.lock:
-            library, known = self.pipeline.library, False
-            for session_id, agent in purged.items():
-                if session_id in self.forgotten.agents:
-                    continue
-                if row := await self.pipeline.read(library.store.get, session_id):
-                    own = session_id, agent, row
-                    target = await self.pipeline.read(_target, library, self.archive, *own)
+            pipeline, known = self.pipeline, False
+            for session_id in purged.keys() - self.forgotten.agents.keys():
+                agent = purged[session_id]
+                if row := await pipeline.read(pipeline.library.store.get, session_id):
+                    target = await pipeline.read(self._target, session_id, agent, row)
                     await self._remove(target, by="fleet")
                     known = True
                 else:
-                    at, add = self.pipeline.now(), self.forgotten.add
-                    await asyncio.to_thread(add, session_id, agent, at=at, by="fleet")
+                    await asyncio.to_thread(self.forgotten.add, session_id, agent, by="fleet")
             if known:
                 await self._erase()
 
     async def _remove(self, target: _Target, *, by: str, transcript: bool = False) -> Row:
         session_id, pipeline, library = target.session_id, self.pipeline, self.pipeline.library
         if target.row:
-            at = pipeline.now()
-            await asyncio.to_thread(self.forgotten.add, session_id, target.agent, at=at, by=by)
+            await asyncio.to_thread(self.forgotten.add, session_id, target.agent, by=by)
         await pipeline.reconsider()
         pipeline.on_change()
         await pipeline.end_run(session_id)
@@ -117,20 +109,37 @@ class Purge:
         await pipeline.read(library.index.owe_rebuild)
         if by != "fleet":  # `learn` does it once
             await self._erase()
-        kept: dict[str, str] = {}
+        kept = list[Row]()
         for path in target.transcripts if transcript else ():
             if why := await asyncio.to_thread(_remove_transcript, path):
-                kept[str(path)] = why
+                kept.append({"path": str(path), "reason": why})
             else:
                 removed.append(path)
         done = transcript and not kept
         fields = {"session": session_id, "count": len(removed), "by": by}
         pipeline.bus.log("session.purged", fields | {"transcript": done})
-        answer: Row = {"sessionId": session_id, "removed": [*map(str, removed)]}
-        answer["transcriptRemoved"] = done
-        if kept:
-            answer["notRemoved"] = [{"path": path, "reason": why} for path, why in kept.items()]
-        return answer
+        answer = {"sessionId": session_id, "removed": [*map(str, removed)]}
+        return answer | {"transcriptRemoved": done} | ({"notRemoved": kept} if kept else {})
+
+    def _target(self, session_id: str, agent: str, row: Row) -> _Target:
+        """Find a session's files, in the thread that owns the library."""
+        library, archive, copies = self.pipeline.library, self.archive, list[Path]()
+        meta, owners = library.metas.get(session_id), library.files.owners
+        places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
+        homes = [*map(Path, dict.fromkeys(places))]
+        names = [make(session_id) for make in (meta_name, user_name, digest_name)]
+        ours = [path for home in homes for name in names if (path := home / name).is_file()]
+        paths = [file.path for file in owners.files(session_id)]
+        paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
+        for file in paths:
+            if root := library.files.root_of(file):
+                copies += archive.copies(archive.source_of(file) or Source(root.sessions, file))
+        paths = [file for file in paths if not archive.source_of(file)]
+        own = {base_name(path) for path in paths}
+        infos = (info for info in owners.infos() if info.session_id != session_id)
+        dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
+        transcripts = [*map(Path, paths)]
+        return _Target(session_id, agent, row, homes, ours, transcripts, copies, dependents)
 
     async def _erase(self) -> None:
         """Rebuild the index, so that its files no longer have the purged texts."""
@@ -144,28 +153,6 @@ class Purge:
             raise
 
 
-def _target(library: Library, archive: Archive, session_id: str, agent: str, row: Row) -> _Target:
-    """Find a session's files, in the thread that owns the library."""
-    meta, owners = library.metas.get(session_id), library.files.owners
-    places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
-    homes = [*map(Path, dict.fromkeys(places))]
-    names = [make(session_id) for make in (meta_name, user_name, digest_name)]
-    ours = [path for home in homes for name in names if (path := home / name).is_file()]
-    command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
-    paths = [file.path for file in owners.files(session_id)]
-    paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
-    copies: list[Path] = []
-    for file in paths:
-        if root := library.files.root_of(file):
-            copies += archive.copies(archive.source_of(file) or Source(root.sessions, file))
-    paths = [file for file in paths if not archive.source_of(file)]
-    own = {base_name(path) for path in paths}
-    infos = (info for info in owners.infos() if info.session_id != session_id)
-    dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
-    transcripts = [*map(Path, paths)]
-    return _Target(session_id, agent, command, row, homes, ours, transcripts, copies, dependents)
-
-
 def _check_transcript(target: _Target) -> None:
     """Raise UsageError if the agent's own file must not be removed."""
     agent, dependents = target.agent, target.dependents
@@ -175,9 +162,9 @@ def _check_transcript(target: _Target) -> None:
     if target.row.get("promptsOnly"):
         why = "only prompts of it are left, in a file that has those of all sessions"
         raise UsageError(why, hint="purge it without its transcript")
-    if target.command:
+    if command := ADAPTERS[agent].delete if agent in ADAPTERS else "":
         why = f"{agent} keeps its sessions in a database that only {agent} may change"
-        raise UsageError(why, hint=f"`{target.command} {target.session_id}` deletes it there")
+        raise UsageError(why, hint=f"`{command} {target.session_id}` deletes it there")
     if not target.row:
         hint = "remove its file by hand"
         raise UsageError("the session is already purged, so its file's path is unknown", hint=hint)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from msgspec import UNSET
@@ -102,7 +102,7 @@ class Sidecars:
         for name in edited.names:
             row = {"customType": "relevant-context:set", "success": True, "setName": name}
             row |= {"sessionId": session_id, "contextChanged": True}
-            row["timestamp"] = iso(self.pipeline.now())
+            row["timestamp"] = iso(time())
             await asyncio.to_thread(self.record, row)
             if name not in KNOWN:
                 bus.log("context.unknown_set", {"session": session_id})

@@ -8,7 +8,6 @@ indexing cost is what the budget's journal still has.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -36,25 +35,22 @@ _USED = """WITH used AS MATERIALIZED (
     iif(coalesce(usage.cost, estimated) IS NULL, input + output + cache_read + cache_write, 0)
       AS unpriced
   FROM usage JOIN session USING (id)
-  WHERE date BETWEEN ? AND ? AND id NOT IN (SELECT value FROM json_each(?)))
+  WHERE date BETWEEN ? AND ?)
 """
 _SUMS = (
     "count(DISTINCT own), total(prompts), total(input), total(output), total(cache_read),"
     " total(cache_write), sum(cost), sum(estimated), total(unpriced)"
 )
 _GROUPS = {"days": "date", "agents": "agent", "models": "model", "projects": "cwd"}
-_IN_SPAN = (
-    "NOT subagent AND NOT hidden AND modified >= ? AND modified < ?"
-    " AND id NOT IN (SELECT value FROM json_each(?))"
-)
+_IN_SPAN = "NOT subagent AND NOT hidden AND modified >= ? AND modified < ?"
 
 Row = dict[str, Any]
+Span = tuple[int, int]  # first and last day
 
 
-def usage(store: StateStore, args: Usage, calls: Path, hidden: Sequence[str] = ()) -> Row:
-    """Sum up the sessions' use, without that of `hidden` ones; `calls` is the budget's journal."""
-    first, last = _day(args.since, 0), _day(args.until, sys.maxsize // DAY_MS)
-    span = (first, last, json.dumps(hidden))
+def usage(store: StateStore, args: Usage, calls: Path) -> Row:
+    """Sum up the sessions' use; `calls` is the budget's journal."""
+    first, last = span = _day(args.since, 0), _day(args.until, sys.maxsize // DAY_MS)
     return {
         "since": _date(first) if args.since else None,
         "until": _date(last) if args.until else None,
@@ -62,7 +58,7 @@ def usage(store: StateStore, args: Usage, calls: Path, hidden: Sequence[str] = (
         "longest": _longest(store, span),
         "mostPrompts": _most_prompts(store, span),
         "context": _contexts(store, span),
-        "indexing": _indexing(calls, first, last),
+        "indexing": _indexing(calls, span),
     }
 
 
@@ -78,7 +74,7 @@ def _date(day: int) -> str:
     return iso_of_ms(day * DAY_MS)[:10]
 
 
-def _grouped(store: StateStore, span: tuple[Any, ...]) -> Row:
+def _grouped(store: StateStore, span: Span) -> Row:
     """Return the totals, the days in order, and the other groups by tokens."""
     queries = [f"SELECT 'totals', '', {_SUMS} FROM used"]  # noqa: S608 - our own
     for key, column in _GROUPS.items():
@@ -107,7 +103,7 @@ def _sums(sums: Sequence[Any]) -> Row:
     }
 
 
-def _longest(store: StateStore, span: tuple[Any, ...]) -> list[Row]:
+def _longest(store: StateStore, span: Span) -> list[Row]:
     sql = (
         f"SELECT id FROM session WHERE {_IN_SPAN} AND duration > 0"  # noqa: S608 - our own
         f" ORDER BY duration DESC, id LIMIT {RANKED}"
@@ -115,7 +111,7 @@ def _longest(store: StateStore, span: tuple[Any, ...]) -> list[Row]:
     return _shown(store, (row[0] for row in store.select(sql, *_times(span))))
 
 
-def _most_prompts(store: StateStore, span: tuple[Any, ...]) -> list[Row]:
+def _most_prompts(store: StateStore, span: Span) -> list[Row]:
     """List the sessions with the most prompts in the range; these are their `userMessageCount`."""
     sql = (
         f"{_USED} SELECT own, total(prompts) AS asked FROM used WHERE own NOTNULL AND NOT hidden"  # noqa: S608 - our own
@@ -131,12 +127,12 @@ def _shown(store: StateStore, session_ids: Iterable[str]) -> list[Row]:
     return [{key: row.get(key) for key in _SHOWN} for row in rows]
 
 
-def _times(span: tuple[Any, ...]) -> tuple[Any, ...]:
-    first, last, hidden = span
-    return first * DAY_MS, min((last + 1) * DAY_MS, sys.maxsize), hidden
+def _times(span: Span) -> tuple[int, int]:
+    first, last = span
+    return first * DAY_MS, min((last + 1) * DAY_MS, sys.maxsize)
 
 
-def _contexts(store: StateStore, span: tuple[Any, ...]) -> Row:
+def _contexts(store: StateStore, span: Span) -> Row:
     """Count sessions by how full their context was at the last answer, in tenths of the window."""
     tenths, unknown = [0] * 10, 0
     sql = (
@@ -152,7 +148,8 @@ def _contexts(store: StateStore, span: tuple[Any, ...]) -> Row:
     return {"tenths": tenths, "unknown": unknown}
 
 
-def _indexing(path: Path, first: int, last: int) -> Row:
+def _indexing(path: Path, span: Span) -> Row:
+    first, last = span
     calls = [call for call in journal(path) if first <= 1000 * call.t // DAY_MS <= last]
     days, models = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
     for call in calls:

@@ -8,21 +8,17 @@ and after it exits, with pauses that grow to five minutes.
 from __future__ import annotations
 
 import asyncio
-import time
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from indexerd.daemon.event_bus import EventBus
 from indexerd.privacy.sanitize import clean_line
-from indexerd.times import iso
 
 PAUSE_MAX = 300.0  # seconds between two attempts
 END_SECONDS = 5.0  # for the view to exit before it is killed
 REASON_MAX = 300  # characters
-_CURE = "see `indexerd logs`; `indexerd web` can use another address; it is retried"
 
 
 @dataclass(eq=False)
@@ -32,7 +28,7 @@ class WebSupervisor:
     command: Sequence[str]  # starts the view; the address is appended
     listen: Callable[[], str]  # the address; "" for no view
     bus: EventBus
-    problems: list[dict[str, Any]] = field(default_factory=list)  # why the view is down
+    down: str = ""  # why the view is down
     reloaded: asyncio.Event = field(default_factory=asyncio.Event)  # set when settings changed
 
     async def run(self) -> None:
@@ -42,12 +38,11 @@ class WebSupervisor:
             self.reloaded.clear()
             pause, address = None, self.listen()
             if not address:
-                self.problems = []
+                self.down = ""
             elif why := await self._serve(address):
                 failures += 1
                 pause = min(PAUSE_MAX, 2.0 ** min(failures, 10))
-                since = self.problems[0]["since"] if self.problems else iso(time.time())
-                self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
+                self.down = why
                 self.bus.log("web.ended", {"reason": why})
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):  # `wait_for` of 3.11 may lose a cancellation
@@ -86,8 +81,14 @@ class WebSupervisor:
         while line := await child.stdout.readline():
             text = clean_line(line.decode("utf-8", "replace"), REASON_MAX)
             if text.startswith("http"):
-                self.problems = []
+                self.down = ""
                 self.bus.log("web.started", {"pid": child.pid, "url": text})
             elif text and not text.startswith("hint: "):
                 reason = text.removeprefix("indexerd: ")
         return reason or f"it exited with code {await child.wait()}"
+
+    def problems(self) -> Iterator[tuple[str, str, str]]:
+        """Find why the view is down: code, cause and cure."""
+        if self.down:
+            cure = "see `indexerd logs`; `indexerd web` can use another address; it is retried"
+            yield "web_down", self.down, cure

@@ -173,7 +173,7 @@ class Digests:
         row, settings = services.rows.by_id(session_id), services.settings()
         if not settings.digest.enabled:
             off = "digests are off: [digest] enabled"
-        elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
+        elif matches(settings.digest.exclude, row["sessionFile"], row["cwd"]):
             off = "digests are off for this session: [digest] exclude"
         answer: dict[str, Any] = {"sessionId": session_id, "segment": None}
         if off and not manual:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from fnmatch import fnmatch
+from os.path import expanduser
 
 
 class Exclusions:
@@ -28,16 +29,14 @@ class Exclusions:
         return any(key in self.forgotten for key in ids) or matches(self._globs(), path, cwd)
 
 
-def at_home(globs: list[str], home: object) -> list[str]:
-    """Replace a leading `~/` of globs with the user's home directory."""
-    return [f"{home}{glob[1:]}" if glob.startswith("~/") else glob for glob in globs]
-
-
 def matches(globs: list[str], path: str, cwd: str) -> bool:
-    """Return whether a glob matches a session's file, its directory, or a directory above."""
+    """Return whether a glob matches a session's file, its directory, or a directory above.
+
+    A leading `~/` is the user's home directory.
+    """
     return any(
         fnmatch(name, glob) or fnmatch(name, glob.rstrip("/") + "/*")
-        for glob in globs
+        for glob in map(expanduser, globs)
         for name in (path, cwd)
         if name
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from shlex import quote
@@ -396,22 +396,24 @@ def _leads(found: Sequence[Candidate], *, is_word: bool) -> bool:
 
 
 class NameIndex:
-    """The names of a store's visible sessions, built on first use and kept up to date."""
+    """The names of a store's sessions, built on first use and kept up to date."""
 
-    def __init__(self, store: StateStore, hidden: Collection[str] = ()) -> None:
-        self._store, self._hidden = store, hidden
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
         self._names: Names | None = None
 
     def now(self) -> Names:
         if self._names is None:
-            rows = self._store.names()
-            self._names = Names(row for row in rows if row.session_id not in self._hidden)
+            self._names = Names(self._store.names())
         return self._names
 
-    def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
-        """Apply a new row; None: the session is no longer there."""
-        if self._names is not None and row is None:
-            self._names.forget(session_id)
-        elif self._names is not None and row is not None:
-            other = row.get("metaName")
-            self._names.put(named(row, (other,) if other else ()))
+    def changed(self, rows: Mapping[str, dict[str, Any] | None]) -> None:
+        """Apply new rows; None: the session is no longer there."""
+        if self._names is None:
+            return
+        for session_id, row in rows.items():
+            if row is None:
+                self._names.forget(session_id)
+            else:
+                other = row.get("metaName")
+                self._names.put(named(row, (other,) if other else ()))

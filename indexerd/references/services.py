@@ -38,7 +38,6 @@ class Services:
     summarizers: Callable[[], list[Model]]  # for digests and compactions
     budget: Budget
     events: Events
-    excluded: Callable[[], list[str]]  # globs of sessions that get no digests
     writer: MetaWriter
     injected: InjectionCache | None = None  # None: injected texts are not kept
     on_history: Callable[[str], object] = lambda _: None  # called when a history is opened

@@ -24,7 +24,7 @@ import sqlite3
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -159,6 +159,7 @@ class StateStore:
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread with an open transaction
         self._idle: list[sqlite3.Connection] = []  # readers
+        self._copy: sqlite3.Connection | None = None  # read instead, by all threads
         self._closed = False
         if readonly:
             self._idle.append(self._open_readonly())
@@ -277,6 +278,8 @@ class StateStore:
 
     def _read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         """Call `ask` with a connection, in any thread; the writer's thread sees its own changes."""
+        if self._copy is not None:
+            return ask(self._copy)
         if self._writer is not None and self._owner == threading.get_ident():
             with self._guarded():
                 return ask(self._writer)
@@ -483,18 +486,24 @@ class StateStore:
         archived: bool = False,
         subagents: bool = False,
         hidden: bool = False,
-        without: Sequence[str] = (),
         **fields: Any,
     ) -> dict[str, int]:
         """Count the sessions that `page` would list, by a column, most first."""
         where, values = _conditions(Filter(**fields))
         where += _visible(archived=archived, subagents=subagents, hidden=hidden)
-        where.append(f"id NOT IN ({_GIVEN})")
         sql = (
-            f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where)}"  # noqa: S608 - ours
+            f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where or ['true'])}"  # noqa: S608 - ours
             f" GROUP BY {by} ORDER BY count(*) DESC, {by}"
         )
-        return dict(self.select(sql, *values, json.dumps(without)))
+        return dict(self.select(sql, *values))
+
+    def leave_out(self, session_ids: Collection[str]) -> None:
+        """Replace a store opened `readonly` by a copy in memory without these sessions."""
+        copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._read(lambda db: db.backup(copy))
+        for table in ("session", "record", "usage", "remote"):
+            copy.executemany(f"DELETE FROM {table} WHERE id = ?", zip(session_ids))  # noqa: S608 - ours
+        self._copy = copy
 
     def kinds(self) -> dict[str, int]:
         """Count this machine's sessions by what lists do with them, most first."""

@@ -81,8 +81,8 @@ def rendered(document: Document, messages: int, left: int) -> dict[str, Any]:
     """
     shown = dict[int, str]()
     for node in [*_path(document), *document["nodes"]]:
-        text = node["text"]
-        if node["kind"] not in _MESSAGES or node["row"] in shown or not text.strip():
+        text = node.get("reply") or (node["text"] if node["kind"] in _MESSAGES else "")
+        if node["row"] in shown or not text.strip():
             continue
         left -= len(text)
         if left < 0 or len(shown) == messages:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.claude.human import as_seen, carries_out_plan
-from indexerd.agents.json_lines import as_dict, as_list, string
+from indexerd.agents.json_lines import Fields, as_dict, as_list, string
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
@@ -29,6 +29,7 @@ from indexerd.sessions.edits import FileEdit, edits_of, since, text_of, with_pat
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
+from indexerd.web.questions import asked, questions_of, reply_in
 
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 PATH_MAX = 4096
@@ -88,6 +89,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     thinking: str = ""
     model: str = ""
     failed: int = 0  # calls, or the answer itself
+    reply: str = ""  # what the user said in a tool's result
     images: int = 0
     pictures: list[Image] = []  # those of the images that can be shown
     quiet: bool = False  # only calls, or bookkeeping
@@ -128,6 +130,7 @@ class Room:
     whole: bool = False  # with all arguments of calls
     lost: list[dict[str, Any]] = field(default_factory=list)  # each text that was cut
     tools: dict[str, str] = field(default_factory=dict)  # by call id; results may not name theirs
+    questions: dict[str, list[Fields]] = field(default_factory=dict)  # by call id
     failed: set[str] = field(default_factory=set)  # ids of calls
     patches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # diffs that agents stored
 
@@ -163,9 +166,9 @@ def node_of(
     task = row in state.openings and bool(state.header and state.header.subagent)
     plan = carries_out_plan(entry)
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
-    asked = "" if room.whole else "\n\n".join(filter(None, map(_asked, entry.tools)))
-    whole = "\n\n".join(filter(None, (whole, asked)))
+    whole = "\n\n".join(filter(None, (whole, *(() if room.whole else map(asked, entry.tools)))))
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
+    room.questions.update((call.id, questions_of(call)) for call in entry.tools if call.id)
     room.failed.update(entry.failed)
     room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
@@ -175,6 +178,7 @@ def node_of(
         whole = whole if before is None or len(results) == 1 else before
     most = sys.maxsize if room.whole else CALLS_MAX
     text = room.fit(entry, "text", whole)
+    said = (reply_in(each.text, room.questions.get(each.call, [])) for each in entry.results)
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
@@ -193,6 +197,7 @@ def node_of(
         thinking=room.fit(entry, "thinking", "\n\n".join(entry.thinking)),
         model=_one_line(entry.model, WORD_MAX) if entry.model else "",
         failed=len(entry.failed) or int(wrong),
+        reply="" if room.whole else room.cut("\n".join(filter(None, said)), room.most),
         images=entry.images,
         pictures=[*pictures],
         quiet=not task and is_quiet(entry, turn, whole.strip(JS_SPACE)),
@@ -201,25 +206,11 @@ def node_of(
     )
 
 
-def _asked(call: ToolCall) -> str:
-    """Write what a call asks the user, as Markdown; "" for other calls."""
-    given = as_dict(arguments(call))
-    if call.name == "ExitPlanMode":
-        return string(given.get("plan"))
-    lines = list[str]()
-    questions = as_list(given.get("questions")) if call.name == "AskUserQuestion" else []
-    for one in map(as_dict, questions):
-        options = [as_dict(option) for option in as_list(one.get("options"))]
-        lines += ["", string(one.get("question")), ""]
-        lines += [f"- {string(o.get('label'))}: {string(o.get('description'))}" for o in options]
-    return "\n".join(lines).strip()
-
-
 def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
     given = arguments(call)
     if room.redact:  # before a diff takes the lines of a secret apart
         given = _redacted(given, room.redact)
-    shown = call.detail or given or ""
+    shown = call.detail or _steps(given) or ("" if questions_of(call) else given) or ""
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
     edits = edits_of(call.name, given)
     for edit in edits:
@@ -234,6 +225,16 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         edits=edits,
         input=room.fit_all(entry, f"calls.{at}.input", given) if room.whole else None,
     )
+
+
+def _steps(given: Any) -> str:
+    """Say how far the steps are that a call lists, and which is next; "" for other calls."""
+    fields = as_dict(given)
+    listed = (as_dict(one) for one in as_list(fields.get("todos") or fields.get("plan")))
+    steps = [(string(one.get("content") or one.get("step")), one.get("status")) for one in listed]
+    done = sum(state in ("completed", "cancelled") for _, state in steps)
+    now = next((f": {what}" for what, state in steps if state == "in_progress"), "")
+    return f"{done} of {len(steps)} steps done{now}" if steps and all(map(all, steps)) else ""
 
 
 def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:

@@ -170,6 +170,16 @@ def test_a_compaction_continues_the_path() -> None:
     assert state.new_user_messages("a2") == 1
 
 
+def test_a_prompt_sent_again_is_no_rewind() -> None:
+    """Only after an answered prompt was taken back may a boundary name an abandoned branch."""
+    lost = user("u3", "a2", "three")
+    again = user("v3", "a2", "three") + answer("a3", "v3", "A3")
+    end = boundary("b1", "a3") + summary("c1", "b1") + user("u4", "c1", "four")
+    for began, counted in ((lost, 4), (lost + answer("x3", "u3", "X3"), 1)):
+        state = state_of(TALK + began + again + end)
+        assert (state.user_messages(), state.leaf_id) == (counted, "u4")
+
+
 def test_messages_logged_again_after_a_compaction_count_once() -> None:
     """formats.md 2.4: the same ids with new parents, or new ids with the same times."""
     kept = {"headUuid": "u2", "tailUuid": "a2"}

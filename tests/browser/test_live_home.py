@@ -157,10 +157,11 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     title_of(page, "Which region?").click()
     expect(page.locator("#path .aim")).to_contain_text("In which country?")
     page.go_back()
-    asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "Here."}])
+    said = 'User has answered your questions: "In which country?"="Norway". You can now continue.'
+    asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": said}])
     expect(first.get_by_role("heading", level=2)).to_have_text("Pinned")
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
-    expect(question.locator("pre")).to_have_text("Here.")  # the user's answer is not folded
+    expect(question.locator(".said.user").last).to_contain_text("In which country?: Norway")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
     page.get_by_role("link", name="most prompts").click()
@@ -284,7 +285,7 @@ def test_every_result_can_be_reached_and_narrowed(home: Served, tabs: Tabs) -> N
     until(lambda: len(home.world.call("search", query=word, limit=500)["hits"]) > 60, "the words")
     page = home.open(tabs, f"/?q={word}")
     shown, heading = page.locator("#results .hits > li"), page.locator("#results h2")
-    expect(heading).to_have_text(re.compile(r"^The first \d\d sessions$"))
+    expect(heading).to_have_text(re.compile(r"^The best \d\d sessions$"))
     page.get_by_role("link", name="More results").click()
     expect(heading).to_have_text("34 sessions")
     expect(shown).to_have_count(34)

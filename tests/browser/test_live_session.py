@@ -316,7 +316,7 @@ def test_edits_pictures_and_results(home: Served, tabs: Tabs) -> None:
     page.locator("#see-files").click()
     expect(shown(page)).to_be_hidden()
     files = page.locator("#files")
-    expect(files).to_contain_text("2 files edited on this path +2 \N{MINUS SIGN}2")
+    expect(files).to_contain_text("1 file edited on this path +2 \N{MINUS SIGN}2")
     several = files.locator(".file")
     expect(several.locator(".edit")).to_have_count(2)
     assert findings(page) == []

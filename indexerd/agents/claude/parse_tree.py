@@ -23,7 +23,7 @@ Only a human makes a real branch. So:
   type `progress` for the row above it; if no line names a parent, lines follow each other in file
   order;
 - `compact_boundary` goes below the row it follows; but it is a root if it keeps no messages and
-  a prompt was taken back before it: the row it names may then be on the abandoned branch;
+  an answered prompt was taken back before it: the row it names may be on the abandoned branch;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
   are logged again) gets a new id, and counts only if the first is not on its path, as does a
   prompt that was recorded twice.
@@ -344,7 +344,7 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
         return above
     if place != leaf:
         if not follows and place < memory.opener:
-            memory.rewound = True
+            memory.rewound |= tree.kind(leaf) is not Kind.USER  # else a prompt was sent again
             return above  # the human went back
         if not _reaches(tree, leaf, place):
             return above

@@ -104,13 +104,14 @@
     const known = new Set([...files.keys()].map(whole));
     const others = (session.filesModified || []).filter((name) => !known.has(whole(name)));
     const all = [...files.values()].flat();
+    const edited = [...files.values()].filter((edits) => edits.some(({ failed }) => !failed)).length;
     $("files").replaceChildren(
-      ...(files.size ? [el("p", "dim", `${count(files.size, "file")} edited on this path `, amounts(sum(all)))] : []),
+      ...(files.size ? [el("p", "dim", `${count(edited, "file")} edited on this path `, amounts(sum(all)))] : []),
       ...[...files].map(([name, edits]) => fileBox(name, edits)),
       ...listed(files.size ? "Also changed, by commands or on other paths" : "Changed", others),
       ...listed("Read", session.filesRead || []));
     if (!$("files").firstChild) $("files").append(el("p", "dim", "No files were read or changed."));
-    $("see-files").textContent = files.size ? `Files ${digits(files.size)}` : "Files";
+    $("see-files").textContent = edited ? `Files ${digits(edited)}` : "Files";
   }
 
   indexerd.edits = { diffBox, draw };

@@ -19,13 +19,12 @@
   let leafNow = -1; // of the path that is shown
   let unfolded = false; // whether new folds begin open
 
-  // -- items: a single message, {place, nodes}, or work, {places, nodes}. Work that edits files or asks the user
-  // is an item of its own, `open`; the entry of a result belongs to the item of its call. --------------
+  // -- items: a single message, {place, nodes}, or work, {places, nodes}. Work that edits files is an
+  // item of its own, `open`; the entry of a result belongs to the item of its call. --------------
 
   const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
     (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
-  const asksUser = (call) => call.tool === "AskUserQuestion"; // what it returns is the user's answer
-  const stands = (node) => (node.calls || []).some((call) => call.edits || asksUser(call));
+  const edited = (node) => (node.calls || []).some((call) => call.edits);
 
   function grouped(path) { // the items of a path, by the digest that covers them
     const on = new Set(path), cuts = new Map(), closing = new Set(), owners = new Map();
@@ -44,15 +43,15 @@
       const node = story.nodes[place];
       if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
-      const alone = (ALONE.has(node.kind) && (node.text || !node.quiet)) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
+      const alone = node.reply || (ALONE.has(node.kind) && (node.text || !node.quiet)) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
       }
       if (!node.hidden && !silent(node) && (!alone || node.calls || node.results || node.thinking)) {
         const owner = node.kind === "tool" && owners.get(node.results?.[0]?.call);
-        let item = owner || (stands(node) ? null : work);
-        if (!item && !BOOKS.has(node.kind)) held.push((item = { places: [], nodes: [], open: stands(node) }));
+        let item = owner || (edited(node) ? null : work);
+        if (!item && !BOOKS.has(node.kind)) held.push((item = { places: [], nodes: [], open: edited(node) }));
         if (item) { // settings alone do not count as work
           item.places.push(place);
           item.nodes.push(node);
@@ -112,7 +111,7 @@
   }
 
   function itemBox(item) {
-    const one = !item.places ? later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place))
+    const one = !item.places ? later(el("article", `said ${item.nodes[0].reply ? "user" : item.nodes[0].kind}`), () => saidParts(item.place))
       : item.open ? later(el("div", "edits"), () => (unfold(item), []))
         : later(el("details", "fold"), () => summaryOf(item));
     if (!item.places) one.tabIndex = -1;
@@ -157,15 +156,16 @@
 
   function saidParts(place) {
     const node = story.nodes[place], asks = /^(user|task|plan)$/.test(node.kind);
-    const head = el("header", "", el("h3", "", who({ ...node, results: null })));
+    const head = el("header", "", el("h3", "", node.reply ? "You" : who({ ...node, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
-    if (node.failed) head.append(el("span", "bad", "failed"));
+    if (node.failed && !node.reply) head.append(el("span", "bad", "failed"));
     if (node.model && (story.doc.session.models || []).length > 1) head.append(el("span", "", node.model));
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
     const spent = asks ? turn(place) : "";
     head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
       el("span", "acts", indexerd.labelButton?.(), link));
+    if (node.reply) return [head, prose(node.reply)];
     const text = node.kind === "bash" ? pre(node.text) : prose(node.text);
     return [head, text, ...pictures(node), cutNote(node)];
   }
@@ -235,14 +235,12 @@
     return one;
   }
 
-  function callBox(call) {
-    const { tool, detail, edits: changes, failed } = call;
+  function callBox({ tool, detail, edits: changes, failed }) {
     const bad = failed ? el("span", "bad", "failed") : "";
     const name = el("span", "name", tool || "call");
     const one = el("div", "call", ...(changes ? changes.map((edit) => edits.diffBox(edit, failed))
       : [el("div", "line", name, " ", bad, " ", el("code", "", detail || ""))]));
     one.edits = Boolean(changes);
-    one.asks = asksUser(call);
     one.tabIndex = -1;
     return one;
   }
@@ -253,14 +251,16 @@
     if (call.edits) return call.append(closed("Result", text, ...images, note));
     const one = closed("", text, ...images, note);
     one.firstChild.append(...call.firstChild.childNodes);
-    one.open = call.asks;
     return call.replaceChildren(one);
   }
 
   function closed(name, text, ...more) {
     const one = el("details", "result", el("summary", "", name));
     one.addEventListener("toggle", () => {
-      if (one.open && one.childNodes.length === 1) one.append(pre(text), ...more.filter(Boolean));
+      if (!one.open || one.childNodes.length > 1) return;
+      const shown = pre(text);
+      shown.tabIndex = 0; // it scrolls
+      one.append(shown, ...more.filter(Boolean));
     });
     return one;
   }
