@@ -2,10 +2,11 @@
 
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's,
 an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs by how many
-messages have it (a request counts twice), so the best title is about most of the session; one of a
-small part gets other subjects after a plus sign. Each sentence is the session's own, perhaps
-shortened. A result or a decision that a later message takes back is left out, and what was only
-asked for is no result.
+messages have it (a request counts twice), so the best title is about most of the session. One of a
+part gets the next best after a semicolon; one of many small parts gets words of the user that most
+messages have, or they follow the project. Each sentence is the session's own, perhaps shortened. A
+result or a decision that a later message takes back is left out, and what was only asked for is no
+result.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from indexerd.entries import Facts
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
+    KEY_WORDS,
     clip,
     headline,
     key_words,
@@ -43,13 +45,12 @@ _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a sum
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
-_BRIEF = 6  # words, below which a text without a verb is a heading
-_NAMED_MAX = 90  # characters of a name and the project that is added to it
-_PART, _LONG, _SUBJECTS = 0.12, 10, 3  # of the work; turns; words that are added to a name
-_SHORT = 24  # characters of a sentence that says no result: "Research complete."
-_OPENING = 6  # sentences of a request that tell its subject
-_ASKED_MAX = 44  # characters of a request that is shown with its subjects
-_TITLE_WORTH = {"pr": 10.0, "plan": 1.8, "commit": 1.6, "issue": 1.4}
+_NAMED_MAX, _WHOLE = 112, 60  # characters of a name; of a title that is not cut in a phrase
+_FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
+_MANY, _SMALL, _TINY, _SUBJECTS = 20, 0.7, 0.2, 4  # turns; of the work; words
+_BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
+_OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
+_TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "commit": 1.6, "issue": 1.4}
 _LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
 
 
@@ -72,7 +73,8 @@ class _Name(NamedTuple):
 
     worth: float
     text: str
-    part: float = 1.0  # of the session's work that it tells
+    part: float  # of the session's work that it tells
+    kind: str = ""  # of a title; "wish": of the user
 
 
 class _Turn(NamedTuple):
@@ -115,11 +117,13 @@ class _Session:
         every = (sentence for message in self._messages for sentence in message)
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
-        self._worth: dict[_Sentence, float] = {}  # what `_as_result` returned
+        self._as_result = {s: self._weighed(s) for t in self._turns for s in chain(*t.answers)}
         self._work = [  # about how much was done in each turn
             1 + sum(300 + sum(len(s.text) for s in answer) for answer in turn.answers)
             for turn in self._turns
         ]
+        every_turn = (chain(turn.request, *turn.answers) for turn in self._turns)
+        self._said = [frozenset(chain.from_iterable(s.terms for s in told)) for told in every_turn]
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -128,7 +132,7 @@ class _Session:
     @cached_property
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
-        written = [(kind, _title(lexicon.AFTER.sub("", text))) for kind, text in self._facts.titles]
+        written = [(kind, _title(text)) for kind, text in self._facts.titles]
         # A pull request often has the title of its first commit.
         found = {title: kind for kind, title in sorted(written, key=lambda each: each[0] == "pr")}
         specs = (("plan", _spec(path)) for path in self._facts.files_modified)
@@ -142,35 +146,49 @@ class _Session:
         """
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
-            best_first = sorted(self._names(), key=lambda each: -each.worth)
-            names = ((headline(found.text), found.part) for found in best_first)
-            name, part = next(each for each in names if any(map(str.isalpha, each[0])))
-            if part < _PART and len(self._turns) >= _LONG:
-                return self._with_subjects(name)
+            name = self._made()
+        if lexicon.OBSERVER.search(self._facts.cwd):
+            seen = (s for turn in self._turns for s in turn.request if len(meaning(s.terms)) > 1)
+            return f"Memory observer: {next((headline(s.text) for s in seen), name)}"
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
         known = shared or 0 < 2 * proper <= len(words)
         return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
 
-    def _with_subjects(self, name: str) -> str:
-        """Add the session's subjects to a name that tells a small part of it."""
-        known = topics(f"{name} {_project(self._facts)} claude codex")
-        more = [word for word in self.key_words if not topics(word) & known][:_SUBJECTS]
-        while more and len(name) + len(" + ") + len(", ".join(more)) > _NAMED_MAX:
-            more.pop()
-        return f"{name} + {', '.join(more)}" if more else name
+    def _made(self) -> str:
+        """Return the best of `_names`; if it tells a part of the session, with another subject."""
+        best_first = sorted(self._names(), key=lambda each: -each.worth)
+        best = next(n for n in best_first if any(map(str.isalpha, headline(n.text))))
+        name, turns, known = headline(best.text), len(self._turns), topics(best.text)
+        part = best.part if best.kind in _TITLE_WORTH else max(best.part, self._share(name))
+        if part < _SMALL and turns >= _MANY and best.kind != "plan":
+            return self._of_many(name, best.part)
+        worthy = [n for n in best_first if n.kind and n.worth > _NEXT * best.worth]
+        for other in sorted(worthy, key=lambda each: -each.worth * each.part):
+            if part > _PART or turns < _FEW or other.part * turns < _NEXT:
+                break
+            about, second = topics(other.text), headline(other.text)
+            fits = len(second) < _WHOLE and len(name) + len(second) + 2 <= _NAMED_MAX
+            if fits and 3 * len(about & known) < len(about):
+                return f"{name}; {second}"
+        return name
+
+    def _of_many(self, name: str, part: float) -> str:
+        """Add the subjects of most messages to the project, or to a name that tells enough."""
+        project = _project(self._facts) if part < _TINY else ""
+        known = topics(f"{project or name} claude codex")
+        more = [word for word in self._asked if not topics(word) & known][:_SUBJECTS]
+        return (f"{project}: " if project else f"{name} + ") + ", ".join(more) if more else name
 
     def _names(self) -> Iterator[_Name]:
         """Yield texts for a name, of which `headline` makes one."""
-        parts = {label[0] for _, title in self.titles if (label := lexicon.PART.match(title))}
         commits = sum(kind == "commit" for kind, _ in self.titles)
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
-            if len(parts) > 1 and lexicon.PART.match(title):
-                continue  # "q1: …" is one of several
-            worth = _TITLE_WORTH[kind] * 0.94**at * (self._share(title) if kind == "commit" else 1)
-            part = 1 / commits if kind == "commit" else 1.0
-            yield _Name(worth * self._weight(topics(title)), title, part)
+            worth, share = _TITLE_WORTH[kind] * 0.94**at, self._share(title)
+            worth *= 0.5 + 0.5 * share if kind in ("commit", "plan") else 1
+            part = 1 / commits if kind == "commit" else share if kind == "plan" else 1.0
+            yield _Name(worth * self._weight(topics(title)), title, part, kind)
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):
             part = work / sum(self._work)
@@ -179,47 +197,34 @@ class _Session:
                 worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 for text in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
-                    yield _Name(worth * self._as_name(text), text, part)
+                    terms = topics(title := headline(text))
+                    fit = _fit(text, title, len(meaning(terms)))
+                    wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
+                    yield _Name(worth * fit * self._weight(terms), text, part, wish)
             for sentence in chain(*turn.answers[:_OPENING]):
-                yield _Name(0.04 * self._as_result(sentence), sentence.text, part)
-        requests = (text[:400] for role, text in self._facts.messages if role == "user")
-        if first_one := next(filter(topics, requests), ""):
-            asked = clip(headline(clean_line(first_one, 400)), _ASKED_MAX).rstrip("…")
-            subjects = [word for word in self.key_words if word.lower() not in asked.lower()][:2]
-            strongest = sorted(self._weights.values())[-4:]
-            named = f"{asked}: {', '.join(subjects)}" if subjects else asked
-            yield _Name(0.25 * sum(strongest) / 8, named)
-        yield _Name(0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
+                yield _Name(0.04 * self._as_result[sentence], sentence.text, part)
+        if (project := _project(self._facts)) and self._asked:
+            worth = sum(sorted(self._weights.values())[-4:]) / 32
+            yield _Name(worth, f"{project}: {', '.join(self._asked[:3])}", 1.0)
+        yield _Name(0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}", 1.0)
 
     def _share(self, title: str) -> float:
-        """Return 0.5 to 1: how much of the work was in turns that have two of the title's terms."""
-        about, done = topics(title), 0
-        for work, turn in zip(self._work, self._turns, strict=True):
-            said = (s.terms & about for s in chain(turn.request, *turn.answers))
-            done += work * (len(frozenset().union(*said)) > 1)
-        return 0.5 + 0.5 * done / (sum(self._work) or 1)
-
-    def _as_name(self, text: str) -> float:
-        """Weigh a sentence as a name: a wish more than a question, pasted output little."""
-        title = headline(text)
-        terms = topics(title)
-        subject = len(meaning(terms))
-        if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
-            return 0.03 * len(terms)
-        worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
-        worth *= 0.2 if lexicon.PASTED.search(title) or title.isupper() else 1.0
-        worth *= 0.6 if lexicon.POINTING.search(title) else 1.0
-        worth *= 0.5 if lexicon.ASIDE.match(text) else 1.0
-        worth *= 0.4 if title.isascii() and " " not in title else 1.0
-        if lexicon.WISH.match(text):
-            return 1.25 * worth
-        worth *= 0.65 if lexicon.TELLING.match(text) else 1.0
-        return worth * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
+        """Return how much of the work was in turns that have half of a title's terms."""
+        about = topics(title)
+        turns = zip(self._work, self._said, strict=True)
+        told = (work for work, said in turns if len(about & said) >= max(2, len(about) / 2))
+        return sum(told) / (sum(self._work) or 1)
 
     @cached_property
     def key_words(self) -> list[str]:
         """The words that tell the subject of most messages."""
-        return key_words(" ".join(s.text for s in message) for message in self._messages)
+        return key_words((" ".join(s.text for s in each) for each in self._messages), _RANKED)
+
+    @cached_property
+    def _asked(self) -> list[str]:
+        """The key words that the user said."""
+        said = " ".join(s.text.lower() for turn in self._turns for s in turn.request)
+        return [word for word in self.key_words if word.lower() in said]
 
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""
@@ -256,7 +261,7 @@ class _Session:
             for answer in turn.answers:
                 last = 1.0 if answer is turn.answers[-1] else 0.5
                 last *= 1.5 if turn is self._turns[-1] else 1.0
-                found += [_Found(last * self._as_result(s), s) for s in answer]
+                found += [_Found(last * self._as_result[s], s) for s in answer]
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
     def outcome(self, most: int) -> list[str]:
@@ -266,31 +271,27 @@ class _Session:
         for age, answer in enumerate(newest_first):
             for s in answer[:_ANSWER]:
                 done = lexicon.DONE.search(s.text)
-                lacks = ends and lexicon.LACK.search(s.text)  # what was so before the end
-                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT and not lacks:
+                if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
                     worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
                     worth *= 1.2 if s.text[-1] in ".。" else 1.0
-                    found.append(_Found(worth * self._as_result(s), s))
+                    found.append(_Found(worth * self._as_result[s], s))
             if age <= _END_AGE and not ends:
-                ended = (s for s in answer if lexicon.ENDED.search(s.text) and self._as_result(s))
+                ended = (s for s in answer if lexicon.ENDED.search(s.text) and self._as_result[s])
                 ends = [_Found(1.0, s) for s in ended][-1:]
         return _shown(_distinct([*_distinct(self._lasting(found), most), *ends], most + 1))
 
-    def _as_result(self, sentence: _Sentence) -> float:
-        """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
-        if sentence not in self._worth:
-            self._worth[sentence] = self._weighed(sentence)
-        return self._worth[sentence]
-
     def _weighed(self, sentence: _Sentence) -> float:
+        """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
         text = sentence.text
-        if text[-1] in "?？" or lexicon.SPEAKING.match(text) or not meaning(sentence.terms):  # noqa: RUF001 - wide
+        if text[-1] in "?？：" or not meaning(sentence.terms):  # noqa: RUF001 - wide
+            return 0.0
+        if lexicon.SPEAKING.match(text) or lexicon.COMING.search(text):
             return 0.0
         done, brief = lexicon.DONE.search(text), len(text.split()) < _BRIEF
         if (brief or text[-1] == ":") and not done and text.isascii():
             return 0.0  # a heading, or half a sentence
-        worth = 1.0 + 0.4 * done + 0.4 * lexicon.CAUSE.search(text)
+        worth = 1.0 + 0.4 * done
         worth *= 0.6 if lexicon.OFFER.search(text) or lexicon.MUSING.search(text) else 1.0
         return worth * self._weight(sentence.terms) * 0.97 ** min(sentence.place, 20)
 
@@ -305,13 +306,12 @@ class _Session:
         later = (other for other in self._retractions if other.message > sentence.message)
         return any(len(sentence.terms & other.terms) > 1 for other in later)
 
-    def written(self, name: str) -> list[str]:
-        """Return the two most central pull requests, issues and commits but for the name's."""
-        told = [
-            (kind, title) for kind, title in self.titles if kind in _LABELS and title not in name
-        ]
+    @cached_property
+    def written(self) -> list[str]:
+        """The pull requests, issues and commits, the most central first."""
+        told = [each for each in self.titles if each[0] in _LABELS]
         told.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
-        return [f"{_LABELS[kind]}: {title}" for kind, title in told[:2]]
+        return [f"{_LABELS[kind]}: {title}" for kind, title in told]
 
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
@@ -320,6 +320,25 @@ class _Session:
             return [clip(sentence.text, _ITEM_MAX) for sentence in last.request[:1]]
         is_open = (s for s in last.answers[-1] if s.text[-1] == "?" or lexicon.NEXT.search(s.text))
         return [clip(sentence.text, _ITEM_MAX) for sentence in islice(is_open, 3)]
+
+
+def _fit(text: str, title: str, subject: int) -> float:
+    """Return how well a sentence names a session: a wish 1 or more, pasted output little.
+
+    `title` is made of it, and has `subject` terms of a subject.
+    """
+    if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
+        return 0.03
+    fit = 1.0 if subject > 2 else 0.8  # noqa: PLR2004 - as above
+    wish = lexicon.WISH.match(text)
+    pasted = lexicon.PASTED.search(title) or ("://" in text and not wish)
+    fit *= 0.2 if pasted or (title.isascii() and title.isupper()) else 1.0
+    fit *= 0.6 if lexicon.POINTING.search(title) else 1.0
+    fit *= 0.4 if title.isascii() and " " not in title else 1.0
+    if wish:
+        return 1.25 * fit
+    fit *= 0.65 if lexicon.TELLING.match(text) else 1.0
+    return fit * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
 
 
 def _title(text: str) -> str:
@@ -372,7 +391,6 @@ def describe(facts: Facts) -> Metadata:
     name, goals, decisions = session.name(), session.goals(), session.decisions()
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
-    written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
     told = (line for line in session.results() if line not in decisions)
     base = facts.cwd.rstrip("/") + ("\\" if "\\" in facts.cwd else "/")
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
@@ -382,12 +400,12 @@ def describe(facts: Facts) -> Metadata:
     sections = {
         "## Goal": goals,
         "## Key Decisions": decisions,
-        "## Outcome": [*written[:_TITLES], *told],
+        "## Outcome": [*session.written[:_TITLES], *told],
         "## Next Steps": session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
     parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
-    came_of_it = session.written(name)
+    came_of_it = [line for line in session.written if line.partition(": ")[2] not in name][:2]
     came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
@@ -435,7 +453,7 @@ def _tags(facts: Facts, session: _Session, files: Sequence[str]) -> list[str]:
     typed = "\n".join(text[:8000] for role, text in facts.messages[:400] if role == "user")
     words = [
         *tickets(typed)[:3],
-        *map(str.lower, session.key_words),
+        *map(str.lower, session.key_words[:KEY_WORDS]),
         *(_base(file).lower() for file in files[:3]),
     ]
     tags = dict.fromkeys(tag for word in words if (tag := plain(word)[:40].strip()))

@@ -10,7 +10,7 @@ import re
 from indexerd.privacy.patterns import lazy_pattern
 
 _BEGUN = (  # words before a sentence's first word
-    r"(?:(?:ok(?:ay)?|now|so|then|also|and|first|next|great|good|perfect|right|sure|yes|ah)"
+    r"(?:(?:ok(?:ay)?|now|so|then|also|and|first|next|great|good|perfect|right|sure|yes|ah|[~/$]\S+)"
     r"[\s,.!:—-]{1,3}){0,6}"
 )
 
@@ -35,43 +35,43 @@ def _opening(words: str) -> re.Pattern[str]:
 
 WISH = _opening(  # of a user
     r"please|(?:can|could|would|will) (?:you|we)|let'?s|we (?:need|should)|help me"
-    r"|i(?:'d like| want| need| would like)(?: you)? to|add|analy[sz]e|build|change|configure"
-    r"|convert|create|debug|delete|design|document|find|fix|generate|implement|improve|investigate"
-    r"|make|merge|migrate|move|perform|port|refactor|remove|rename|replace|research|review|set up"
-    r"|split|support|test|update|use|write"
+    r"|i(?:'d like| want| need| would like)(?: you)? to|add|analy[sz]e|apply|build|change|configure"
+    r"|convert|create|debug|delete|deploy|design|disable|document|enable|find|fix|generate|implement"
+    r"|improve|install|investigate|make|merge|migrate|move|perform|port|refactor|remove|rename"
+    r"|replace|research|review|set up|split|support|test|translate|uninstall|update|use|write"
 )
-POINTING = _cue("it|this|that|these|those|them|here|you|your")
+POINTING = _cue(r"it|this|that|these|those|them|here|you|your|question \d+")
 MUSING = Cue(
-    r"[?\uff1f]\W{0,4}$"
+    r"(?:[?\uff1f吗呢]|か|教えて.{0,6})\W{0,4}$"
     r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b"
 )
 TELLING = _opening(  # a statement or a question, no wish
-    r"i|i'm|i've|i'd|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
+    r"i|i'm|i've|i'd|my|here|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
     r"|have|no|don't|do not|never|why|what|how|where|which|when|until|since|because|if|so|but|hmm"
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
-    r"|launching|reading|waiting|wait|standing by|i see|all set|now|no response|would you|do you"
-    r"|want me|shall|should|if you|you|here(?:'s| is| are)"
+    r"|vou|agora|сейчас|теперь|launching|reading|waiting|wait|standing by|i see|all set|now"
+    r"|no response|would you|do you|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
-ASIDE = lazy_pattern(r"(?:quick|btw|by the way)\b|.{0,80}\b(?:number|question) \d", re.IGNORECASE)
+COMING = lazy_pattern(  # work that is announced, or half a sentence
+    r"\bI'll\b|^(?:まず|次に|次は|これから|最後に|让我|我来|我先|现在来|接下来)"
+    r"|(?<!てい)(?<!でき)(?<!れ)(?<!なり)(?<!あり)ます[。.]?$|\b(?:at|in|to|with|is|are|following):$"
+)
 BARE = _opening(  # means what was said before, or that it was understood
-    r"that|this|it|these|those|they|understood|got it|明白|好的|收到|了解"
+    r"(?:files? )?(?:updated|created)(?=:)|that|this|it|these|those|they|understood|got it"
+    r"|明白|好的|收到|了解"
 )
-LACK = _cue(r"(?:does|is|do|are)n't|(?:does|is|do|are) not|not found|can't|cannot|no such|failed")
 ENDED = _cue(  # the state that a session was left in
     r"\d+(?:/\d+)? (?:\w+ )?(?:tests|passe[ds]|passing)|pushed|deployed|up to date|uncommitted"
     r"|(?:build|lint|tests?|typecheck)\W{1,4}(?:pass|fail)\w*|not (?:yet )?(?:run|committed|pushed)"
 )
-CAUSE = _cue(
-    r"root cause|caused by|because|turn(?:s|ed) out|found that"
-    r"|the (?:bug|issue|problem|reason) (?:is|was)"
-)
-DONE = _cue(
-    r"fixe[sd]|add(?:s|ed)|implement(?:s|ed)|create[sd]|wrote|updated|remove[sd]|rename[sd]|move[sd]"
+DONE = Cue(
+    r"\b(?:fixe[sd]|add(?:s|ed)|implement(?:s|ed)|create[sd]|wrote|updated|remove[sd]|rename[sd]|move[sd]"
     r"|migrated|resolve[sd]|refactored|deployed|merged|committed|pass(?:es|ed)?|replace[sd]|works"
     r"|extracted|opened|pushed|consolidated|simplified|converted|documented|released|restored"
-    r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries"
+    r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries)(?!\w)"
+    r"|ました|完了|完成|已|готово|создан|добавлен|исправлен|criad|adicionad|corrigid|atualizad"
 )
 CHOSEN = _cue(  # an agent
     r"decided (?:to|on|against|not)|decision (?:is|was)|(?:we|i) chose|chose to|opted (?:for|to)"
@@ -105,7 +105,8 @@ EXACT = lazy_pattern(  # paths, ports, errors, causes
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
 PASTED = lazy_pattern(
-    r"\w:\d+\b|\\|\(Recommended\)|^[「{\"“]|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ ="
+    r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w> \w"
+    r"|\w@\w+ ~|\w@\d|\w\(\)? [a-z]+ ="
 )  # no prose
 TYPE = lazy_pattern(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
@@ -115,14 +116,14 @@ TYPE = lazy_pattern(  # "feat(parser): "
 PADDING = lazy_pattern(  # before a request
     r"(?:(?:(?:@\"[^\"]{1,60}\"|(?:question|goal|task|updated|created|done)(?=:)|hi|hello|hey|thanks"
     r"|great|ok(?:ay)?|yes|yeah|now|so|then|also|and|but|please|just|something else"
+    r"|in [\w/.-]+ module"
     r"|(?:for|in) (?:this|the|our|my) (?:project|repo(?:sitory)?|codebase|app|hackathon)"
-    r"|(?:execute|implement|follow) (?:this|the) plan|(?:can|could|would|will) (?:you|we)"
+    r"|(?:execute|implement|follow) (?:this|the) plan(?: at)?|(?:can|could|would|will) (?:you|we)"
     r"|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should)"
     r"|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?|(?:tell|show|remind) me"
-    r"|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
+    r"|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|我(?:现在)?(?:想|要)(?:让你|要)?|すみません)[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
     re.IGNORECASE,
 )
-PART = lazy_pattern(r"[A-Za-z]{1,5}-?(\d+):")  # before the title of one of several parts
 SPEC = lazy_pattern(
     r"[/\\](?:specs[/\\]\d{1,4}-([\w-]+)[/\\]|(?<!\.claude.)plans?[/\\](?:\d{4}-\d\d-\d\d-)?([\w-]+)\.md$)"
 )
@@ -130,51 +131,36 @@ HOME = lazy_pattern(
     r"^.*[/\\](?:Users|home|Volumes)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b",
     re.IGNORECASE,
 )
+OBSERVER = lazy_pattern(r"[/\\]observer-sessions$")  # of a plug-in that follows another session
 PLACE = lazy_pattern(  # directories that hold several projects, or parts of one
     r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)|new|desktop"
     r"|downloads|dev|developer|codes?|git|github|repos?|src|apps?|application|libs?|packages|docs"
     r"|tests?|te?mp|misc|work|personal|build|main|admin|windows|onedrive",
     re.IGNORECASE,
 )
-AFTER = lazy_pattern(r"\s\([^()]*\)?\W*$")  # a title
-READING = lazy_pattern(  # before the request itself
-    r"(?i)\A(?:(?:take|have) a look at|read|look at|check|see) [^,;!?]{1,80}?"
-    r"(?:, and|,| and)(?: then)? (?=\w+ \S+ \S)"
-)
 OUTCRY = lazy_pattern(
     r"\b(?:piece of (?:shit|crap|junk)|(?:you )?(?:idiot|moron)\w*|what the (?:hell|fuck)|fu+ck\w*"
     r"|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b[\s,.!]*",
     re.IGNORECASE,
 )
-OUTCRIES = (  # one of these is in each, in lower case
-    *("uck", "shit", "damn", "crap", "idiot", "moron", "piece of junk", "what the hell", "wtf"),
-    *("rgh", "ugh", "gah", "hmm"),
-)
 CLAUSE = lazy_pattern(  # where a long request may end
-    r" \(|(?:[,.;:?!]| [-–—]| so that| because| since| but| and (?:then|also|the|it|i|we)| if"  # noqa: RUF001 - dashes
-    r"| as (?:it|we|i)| which| where| when)\s",
+    r"[、，；]| \(|(?:[,.;:?!]| [-–—]| so that| because| since| but| if"  # noqa: RUF001 - dashes
+    r"| and (?:then|also|the|it|i|we)| as (?:it|we|i)| which| where| when)\s",
     re.IGNORECASE,
 )
-# Words that connect the parts of a phrase.
-LINKS = (
-    "a and at by covering for from in into of on onto over that the to using via when where with"
-)
 # Words that tell no subject.
-DULL = """add agree answer ask back brief call change check clean clear code comment continue
+DULL = """add agree answer back brief call change check clean clear code comment continue
     conversation create current day default describe detail down easy end ensure error existing
-    explain file finally fix found good great happen hello hey http https id implement issue job
-    kind look main make minute move new note number off old part parts place please point points
-    print problem question read ready reason remove rename request result review run second
-    seconds session stop sure tell thank thanks thought ticket time today try turn understand
-    update user verify want week write www"""
+    explain file finally fix happen hello hey http https id implement issue job kind main minute
+    move new note number off old part parts place point points print problem question read ready
+    reason remove rename request result review run second seconds session stop ticket time turn
+    understand update user verify week write"""
 # Words without a subject in other languages, without accents.
-FOREIGN = """de da do das dos em na nas nos uma um que nao ja sem com por para ou mas como mais
-    seu sua isso foi ser esta tem vou agora el la los las del una en con es su al pero si este todo
-    et est dans pour pas sur avec des les qui du aux ce cette sont und der die das ist nicht ein zu
-    den mit fur auf von dem sich auch wie oder aber cac cho toi cua khong duoc voi nay mot
-    на по для не что это как из от за но же если или все бы он мы вы так уже да нет чтобы при до"""
+FOREIGN = """em nas uma nao sem seu isso foi tem vou agora todo cac cho cua khong duoc и на по для
+    не что это как из от за но же если или все бы он мы вы так уже да нет чтобы при до"""
 # Words about the work, not about its subject.
-PROCEDURE = """address apply ask bit branch changes ci comment commit conflict continue create
-    description done draft explain fail feedback fix git github gpg lint linter linting main master
-    merge open parent pass plan pr propose pull push rebase refine repo repository review signature
-    squash staged stage successfully testing thing untracked update"""
+PROCEDURE = """address apply bit branch changes ci comment commit confirm conflict continue create
+    description draft explain fail feedback fix git github gpg lint linting master merge open
+    option parent pass plan propose pull push rebase refine repo repository review signature squash
+    stage staged status step summarise testing thing untracked update
+    確認 追加 変更 表示 対応 修正 実装 作成 更新 場合 削除 比如 现在 使用 需要 文件 问题"""

@@ -16,18 +16,17 @@ from itertools import chain
 from indexerd.models.extractive import lexicon
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line, clean_text
-from indexerd.search.query import stem, stop_words
+from indexerd.search.query import fold, stem, stop_words
 
 TITLE_MAX = 72  # characters
 _READ_MAX = 60_000  # characters of a message that are read, half from each end
 _SENTENCE_MAX = 2000
-_KEY_WORDS, _WORD_MAX = 6, 40
+KEY_WORDS, _WORD_MAX = 6, 40
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3"
 WORD = lazy_pattern(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
-_ASCII_WORD = lazy_pattern("[A-Za-z0-9]+")  # these find the same in ASCII, in half the time
-_ASCII_TOKEN = lazy_pattern(r"[A-Za-z0-9][\w.+#/'-]*", re.ASCII)
 _UNSPACED_BEGIN = lazy_pattern(f"[{UNSPACED}]")
+_GRAMMAR = lazy_pattern("[\u3040-\u309f的了是我你这那在有不吗呢就都也和个么什没要说一下给把]")
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 _TOKEN = lazy_pattern(  # like WORD, but a file name, C++ or a katakana word is one
     rf"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
@@ -36,11 +35,14 @@ _TICKET = lazy_pattern(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE|MS|FR|NFR|SC)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
-_MAY_HAVE_TICKET = lazy_pattern(r"[A-Z]-\d|#\d")
 _WRAPPERS = """skill skills file files system-reminder environment_context instructions
     user_instructions command-message command-name local-command-stdout local-command-caveat
     bash-input bash-stdout bash-stderr task-notification document documents attachment context log
     logs output diff pre"""
+_TEMPLATE = lazy_pattern(  # of a command, whose argument is in it
+    r"\A\s*#+ User Input\s+```text\n(.*?)\n?```\n.*|\A.*?<user_request>(.*?)</user_request>.*",
+    re.DOTALL,
+)
 _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = lazy_pattern(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
 _SHELL = lazy_pattern(
@@ -48,10 +50,10 @@ _SHELL = lazy_pattern(
 )
 OF_CLIENT = lazy_pattern(  # in place of an answer
     r"API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
-    r"|No response requested"
+    r"|No response requested|Not logged in|Invalid API key|Request timed out"
 )
 _NOISE = lazy_pattern(  # logs, lines of a pasted chat, messages of the client
-    r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\("
+    r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}]|\$ |[$/]\S*\Z|Traceback |File \"|at \S+\("
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
     rf"|{OF_CLIENT.pattern}"
 )
@@ -62,15 +64,17 @@ _END = lazy_pattern(
     r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])"
     r"|(?<=[a-z)])\.{2,4}(?=[ a-z])"  # typed in haste: "that is wrong..fix it"
 )
-_MAY_END = lazy_pattern(r"[.!?…][\"'’”»)\]`*\s]|[。！？]|\.\.")  # quick, as it has no look-behind
 _LINK = lazy_pattern(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
 _PULL = lazy_pattern(
     r"https?://[^\s/]+(?:/[\w.-]+){2,4}/(pull|merge_requests|issues)/(\d+)[^\s,;)]*"
 )
 _PATH = lazy_pattern(  # "/srv/app/readme", "src/app/main.py", but not "rules/skills/agents"
-    r"(?<![\w:/.-])(?:[~/][\w.-]{0,80}/(?:[\w.-]{1,80}/){0,12}([\w.-]{1,80})"
-    r"|@?(?:\.?[\w-]{1,80}/){2,12}([\w-]{1,80}\.\w{1,5})(?![\w/]))"
+    r"(?<![\w:/.-])(?:(?:[A-Z]:)?[~/\\][\w.-]{0,80}[/\\](?:[\w.-]{1,80}[/\\]){0,12}([\w.-]{1,80})"
+    r"|@?(?:\.?[\w-]{1,80}/){2,12}([\w-]{1,80}\.\w{1,5})(?![\w/]))",
+    re.ASCII,  # a path may stand between words of Chinese
 )
+_UNCLOSED = lazy_pattern(r"[(\[{（「][^()\[\]{}（）「」]{0,80}\Z")
+_ADDRESS = lazy_pattern(r"\s+https?://\S+")
 _SLUG = lazy_pattern(r"(?<![\w/.-])([a-z]+(?:-[a-z]+){2,})\.md(?=\W*\Z)")  # a document
 _COMMAND = lazy_pattern(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  # "/team:review 12"
 _FORGED = lazy_pattern(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
@@ -99,8 +103,6 @@ def topics(text: str) -> frozenset[str]:
 
 
 def _words(text: str) -> list[str]:
-    if text.isascii():
-        return _ASCII_WORD.findall(text)
     return WORD.findall(unicodedata.normalize("NFKC", text))
 
 
@@ -118,6 +120,8 @@ def _terms_of(word: str, skip: Callable[[], frozenset[str]] = stop_words) -> tup
 @lru_cache(32_768)
 def _topics_of(word: str) -> tuple[str, ...]:
     found = _terms_of(word, _dull_words)
+    if _UNSPACED_BEGIN.match(word):
+        return tuple(term for term in found if not _GRAMMAR.search(term))
     return tuple(term for term in found if sum(map(str.isdigit, term)) < min(4, len(term)))
 
 
@@ -131,12 +135,12 @@ def _procedure() -> frozenset[str]:
     return frozenset(map(stem, lexicon.PROCEDURE.split()))
 
 
-def key_words(texts: Iterable[str]) -> list[str]:
+def key_words(texts: Iterable[str], most: int = KEY_WORDS) -> list[str]:
     """Return the words that tell a subject in most of the texts, each in its most frequent form."""
     counts, written = Counter[str](), dict[str, str]()  # of texts with a word; a word as written
     for text in texts:
         found = dict[str, str]()
-        for token in dict.fromkeys((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text)):
+        for token in dict.fromkeys(_TOKEN.findall(text)):
             if word := _key_word(token):
                 found.setdefault(word.lower(), word)
         counts.update(found.keys())
@@ -146,7 +150,7 @@ def key_words(texts: Iterable[str]) -> list[str]:
         if word.endswith(("ly", "ing")) or not meaning(topics(word)):
             continue
         forms.setdefault(stem(word), written[word])
-        if len(forms) == _KEY_WORDS:
+        if len(forms) == most:
             break
     return [*forms.values()]
 
@@ -160,8 +164,7 @@ def _key_word(token: str) -> str:
 
 def tickets(text: str) -> list[str]:
     """Return the ticket ids in a text, as tags."""
-    lines = (line for line in text.split("\n") if _MAY_HAVE_TICKET.search(line))
-    return list(dict.fromkeys(f"ticket:{key}" for line in lines for key in _TICKET.findall(line)))
+    return list(dict.fromkeys(f"ticket:{key}" for key in _TICKET.findall(text)))
 
 
 def sentences(text: str) -> list[str]:
@@ -170,12 +173,12 @@ def sentences(text: str) -> list[str]:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _SHELL.sub("", _SECRET.sub("…", text)) if "@" in text else _SECRET.sub("…", text)
     text = clean_text(text, len(text)).replace("’", "'")
-    text = _FENCED.sub("\n", _COMMAND.sub("", text, count=1))
+    text = _FENCED.sub("\n", _COMMAND.sub("", _TEMPLATE.sub(r"\1\2", text), count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
     blocks = _blocks(_TAG.sub("", text))
-    pieces = chain.from_iterable(_END.split(b) if _MAY_END.search(b) else (b,) for b in blocks)
+    pieces = chain.from_iterable(_END.split(b) for b in blocks)
     tidied = (tidy(piece[:_SENTENCE_MAX]) for piece in pieces)
     return [sentence for sentence in tidied if any(map(str.isalpha, sentence))]
 
@@ -209,8 +212,7 @@ def tidy(text: str) -> str:
     if "](" in text:
         text = _LINK.sub(r"\1", text)
     text = text.replace("**", "")
-    if any(map(text.lower().__contains__, lexicon.OUTCRIES)):
-        text = lexicon.OUTCRY.sub("", text)
+    text = lexicon.OUTCRY.sub("", text)
     if ":" in text or "@@" in text or "\uff1a" in text:
         text = _FORGED.sub("", text)
     return " ".join(text.split())
@@ -235,19 +237,18 @@ def headline(text: str) -> str:
 
     Of a path, the last part is enough.
     """
-    text = _COMMAND.sub("", plain(text), count=1).lstrip(_OUTER)
-    text = _PATH.sub(lambda path: path[1] or path[2], text)
+    text = _ADDRESS.sub("", _COMMAND.sub("", plain(text), count=1))
+    text = _PATH.sub(lambda path: path[1] or path[2], text).lstrip(_OUTER)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
-    text = lexicon.READING.sub("", text, count=1) or text
     text = _SLUG.sub(lambda slug: slug[1].replace("-", " "), text)
     if len(text) > TITLE_MAX:
         ends = [gap.start() for gap in lexicon.CLAUSE.finditer(text[: TITLE_MAX + 2])]
         whole = [end for end in ends if len(topics(text[:end])) > 2]  # noqa: PLR2004 - a subject
         words = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
-        while len(words) > 1 and words[-1].lower() in lexicon.LINKS.split():
+        while len(words) > 1 and fold(words[-1]) in _dull_words():
             words.pop()
         text = text[: whole[-1]] if whole else " ".join(words)
-    text = text.strip(_OUTER)
+    text = _UNCLOSED.sub("", text).strip(_OUTER)
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.islower() and first.rstrip(":").isalpha() else text
 

@@ -13,12 +13,7 @@ from itertools import islice
 
 from indexerd.entries import Stretch
 from indexerd.models.extractive import lexicon
-from indexerd.models.extractive.sentences import (
-    clip,
-    sentences,
-    tidy,
-    topics,
-)
+from indexerd.models.extractive.sentences import clip, sentences, tidy, topics
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line, clean_text
 

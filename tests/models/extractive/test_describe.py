@@ -63,8 +63,17 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "The importer drops rows with umlauts again",
         ),
         (
-            "Can you read docs/api.md and then add tests for the paging endpoints?",
-            "Add tests for the paging endpoints",
+            "/srv/shop/worker can you review the retry plan https://tickets.example/17",
+            "Worker can you review the retry plan",
+        ),
+        ("看一下/srv/shop/notes.md里的支付流程", "看一下notes.md里的支付流程"),
+        (
+            "OCRの結果画面に項目番号を表示してください。",
+            "OCRの結果画面に項目番号を表示してください",
+        ),
+        (
+            "## User Input\n\n```text\nshow tax numbers in invoices\n```\n\nFill the template.",
+            "Show tax numbers in invoices",
         ),
         ("please execute this plan docs/plans/upload-retry-plan.md.", "Upload retry plan"),
         (
@@ -96,23 +105,16 @@ def test_a_request_becomes_a_title(asked: str, name: str) -> None:
 
 LONG = ("assistant", "The report now groups invoices by tenant and month. " * 20)
 ASKED = ("user", "group the invoices of the report by tenant")
+TENANTS = "Group the invoices of the report by tenant"
 
 
 @pytest.mark.parametrize(
     ("first", "known", "name"),
     [
-        ("restart the daemon of the mail server", {}, "Group the invoices of the report by tenant"),
-        ("2026-01-01 10:00:00 ERROR boom\n" * 50, {}, "Group the invoices of the report by tenant"),
-        (
-            "hi",
-            {"cwd": "/home/eva/dev/billing"},
-            "Group the invoices of the report by tenant (billing)",
-        ),
-        (
-            "hi",
-            {"cwd": "/home/eva", "files_modified": ("/home/eva/code/billing/src/a.py",)},
-            "Group the invoices of the report by tenant (billing)",
-        ),
+        ("restart the daemon of the mail server", {}, TENANTS),
+        ("2026-01-01 10:00:00 ERROR boom\n" * 50, {}, TENANTS),
+        ("hi", {"cwd": "/home/eva/dev/billing"}, f"{TENANTS} (billing)"),
+        ("hi", {"files_modified": ("/home/eva/code/billing/src/a.py",)}, f"{TENANTS} (billing)"),
         (
             "hi",
             {"files_modified": ("/home/eva/shop/specs/003-invoice-export/spec.md",)},
@@ -121,7 +123,7 @@ ASKED = ("user", "group the invoices of the report by tenant")
         (
             "hi",
             {"titles": (("commit", "q1: sum up invoices"), ("commit", "q2: tenant report"))},
-            "Group the invoices of the report by tenant",
+            TENANTS,
         ),
     ],
 )
@@ -131,18 +133,29 @@ def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], na
     assert of(("user", first), short, ASKED, LONG, LONG, **known).name == name
 
 
-def test_a_name_of_a_small_part_tells_the_other_subjects() -> None:
-    """S0.19: one of many small wishes is no name for all of them."""
-    wishes = ("remove the border around the date", "round the corners", "and the week buttons?")
-    answers = (
-        "Done in the timeline.",
-        "The timeline's band is round.",
-        "Daylight saving shifts it.",
-    )
-    turns = zip(wishes, answers, strict=True)
-    small = [m for w, a in turns for m in (("user", w), ("assistant", a))]
-    assert of(*small).name == "Remove the border around the date"
-    assert of(*small * 4).name == "Remove the border around the date + timeline, Daylight, buttons"
+WISHES = ("remove the border around the date", "round all corners", "and the week buttons?")
+SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", "Done in the timeline."))]
+
+
+@pytest.mark.parametrize(
+    ("said", "known", "name"),
+    [
+        (SMALL, {}, "Remove the border around the date"),
+        ([*SMALL, ASKED, LONG], {}, f"{TENANTS}; Remove the border around the date"),
+        (8 * SMALL, {}, "Remove the border around the date + buttons, corners"),
+        (8 * SMALL, {"cwd": "/srv/planner"}, "planner: buttons, corners, border, date"),
+        (
+            SMALL,
+            {"cwd": "/srv/.mem/observer-sessions"},
+            f"Memory observer: {WISHES[0].capitalize()}",
+        ),
+    ],
+)
+def test_a_name_of_a_part_tells_other_subjects(
+    said: list[tuple[str, str]], known: dict[str, object], name: str
+) -> None:
+    """S0.19: two subjects are both named; of many, the words that the user has most often."""
+    assert of(*said, **known).name == name
 
 
 def test_the_description_says_what_came_of_it() -> None:
@@ -153,6 +166,23 @@ def test_the_description_says_what_came_of_it() -> None:
     assert "Let me look" not in found.summary
     assert "deadline to 5 s plus a second per megabyte" in section(found, "Outcome")
     assert "- Commit: Fix: let the upload deadline grow" in section(found, "Outcome")
+
+
+@pytest.mark.parametrize(
+    ("coming", "done"),
+    [
+        (
+            "まず請求書の設定を確認します。",
+            "請求書の番号を確認画面の左側に表示する機能を追加しました。",
+        ),
+        ("Сейчас проверю настройки счетов.", "Добавлены номера счетов на экран."),
+        ("After that, I'll write the invoice docs.", "Added the invoice numbers to the screen."),
+    ],
+)
+def test_the_description_announces_no_work(coming: str, done: str) -> None:
+    """S0.19: of other languages, too."""
+    asked = ("user", "please show invoice numbers on the screen")
+    assert of(asked, ("assistant", f"{coming}\n\n{done}")).description == done
 
 
 def test_a_request_without_a_result_is_told_as_asked() -> None:
