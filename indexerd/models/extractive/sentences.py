@@ -38,6 +38,7 @@ _TICKET = lazy_pattern(
 _WRAPPERS = """skill skills file files system-reminder environment_context instructions
     user_instructions command-message command-name local-command-stdout local-command-caveat
     bash-input bash-stdout bash-stderr task-notification document documents attachment context log
+    ide_opened_file ide_selection
     logs output diff pre"""
 _TEMPLATE = lazy_pattern(  # of a command, whose argument is in it
     r"\A\s*#+ User Input\s+```text\n(.*?)\n?```\n.*|\A.*?<user_request>(.*?)</user_request>.*",
