@@ -20,7 +20,7 @@ from msgspec import field
 
 from indexerd.entries import KIND_MASK, Base, Entry, Header, Kind, Turn, code
 
-READ_MAX = 64 * 1024 * 1024  # bytes of a line that can be read in full, without its newline
+READ_MAX = 16 * 1024 * 1024  # bytes of a line without its newline: longer ones have no text
 ROOT = -1  # the parent of a root
 NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
 PATH_MAX = 8192  # characters of a path that are kept

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources import tail
-from indexerd.sources.tail import CHUNK, Block, Cursor, LineBuffer, Look, opened
+from indexerd.sources.tail import CHUNK, Block, Lines, opened, pieces
 
 TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can expand without end
 WINDOW_MAX = 1 << 26  # bytes that the decoder may keep; codex's own files need 2 MiB
@@ -33,20 +32,13 @@ def decompressed(path: str) -> memoryview:
     return memoryview(whole)
 
 
-def load_compressed(path: str, cursor: Cursor | None) -> tuple[Look, Iterator[Block | Oversize]]:
-    """Return what `Load` does."""
-    now = tail.look(path)
-    if now is None:
-        raise FileNotFoundError(path)
-    data = memoryview(b"") if cursor and cursor.matches(now) else decompressed(path)
-    starts, buffer = range(0, len(data), CHUNK), LineBuffer()
-    return now, (piece for at in starts for piece in buffer.feed(bytes(data[at : at + CHUNK])))
+def in_compressed(path: str) -> AbstractContextManager[Lines]:
+    """Open a file to read single lines; FileNotFoundError or SessionUnreadableError."""
+    data = decompressed(path)
+    return nullcontext(lambda offset, length: bytes(data[offset : offset + length]))
 
 
-@contextmanager
-def in_compressed(path: str) -> Iterator[Callable[[int, int], bytes]]:
-    try:
-        data = decompressed(path)
-    except FileNotFoundError:
-        raise SessionUnreadableError("the session file is gone") from None
-    yield lambda offset, length: bytes(data[offset : offset + length])
+def lines_in_compressed(path: str) -> Iterator[Block | Oversize]:
+    """Return all lines of a file; FileNotFoundError or SessionUnreadableError."""
+    data = decompressed(path)
+    return pieces(lambda offset, length: bytes(data[offset : offset + length]), len(data))

@@ -8,7 +8,7 @@ that is not younger than its fork and has a line ending there. An excluded file 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from indexerd.agents import ADAPTERS
@@ -18,12 +18,11 @@ from indexerd.entries import Base
 from indexerd.errors import SessionUnreadableError
 from indexerd.sessions.info import base_name
 from indexerd.sessions.state import SessionState
-from indexerd.sources.source import Lines, source_of
-from indexerd.sources.tail import LINE_MAX, Block, LineBuffer
+from indexerd.sources.source import source_of
+from indexerd.sources.tail import LINE_MAX, Block, pieces
 from indexerd.times import iso_ms
 
 AGENT = "codex"  # the only agent that forks without copying
-CHUNK = 4 * 1024 * 1024
 GENERATIONS = 32  # files that one history may span
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -93,7 +92,7 @@ class ForkResolver:
             self._take_base(state, ADAPTERS[AGENT].base(file.head), [*younger, file])
             try:
                 with source_of(AGENT, file.path).lines(file.path) as lines:
-                    take_in(AGENT, state, _pieces(lines, base.end))
+                    take_in(AGENT, state, pieces(lines, base.end))
             except SessionUnreadableError:
                 state.missing_base, lacks[fork] = base.session_id, base
             state.add_base(file.path)
@@ -134,16 +133,6 @@ def _fitting(base: Base, path: str) -> _File | None:
             return _described(path, lines(0, min(base.end, LINE_MAX)).partition(b"\n")[0])
     except SessionUnreadableError:
         return None
-
-
-def _pieces(lines: Lines, end: int) -> Iterator[Block | Oversize]:
-    buffer, position = LineBuffer(), 0
-    while position < end:
-        data = lines(position, min(CHUNK, end - position))
-        if not data:
-            raise SessionUnreadableError("the base of a forked session is shorter than it was")
-        position += len(data)
-        yield from buffer.feed(data)
 
 
 def _threads(path: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from indexerd.agents.json_lines import as_dict, string
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
-from indexerd.sources.tail import LINE_MAX, Block, Cursor, Look, Tail, Verdict
+from indexerd.sources.tail import LINE_MAX, Block, Lines, Look, Tail, Verdict
 from indexerd.times import DAY_MS, iso_of_ms
 
 NAME = "history.jsonl"
@@ -67,7 +67,7 @@ class History:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._tail, self._sessions = Tail(), dict[str, _Prompts]()
+        self._tail, self.sessions = Tail(), dict[str, _Prompts]()
 
     def refresh(self) -> History:
         """Read what is new; a history that cannot be read keeps what it had."""
@@ -76,7 +76,7 @@ class History:
             while more:
                 read = self._tail.read(self.path)
                 if read.verdict is Verdict.RESTART:
-                    self._sessions.clear()
+                    self.sessions.clear()
                 for block in read.lines:
                     if isinstance(block, Block):
                         self._add(block)
@@ -89,7 +89,7 @@ class History:
             with suppress(ValueError):
                 line = _decode(raw)
                 if not is_own_command(line.display):
-                    prompts = self._sessions.setdefault(line.session_id, _Prompts(line.project))
+                    prompts = self.sessions.setdefault(line.session_id, _Prompts(line.project))
                     prompts.offsets.append(at)
                     prompts.last_ms = max(prompts.last_ms, line.timestamp)
             at += len(raw) + 1
@@ -97,12 +97,9 @@ class History:
     def old(self) -> Iterator[tuple[str, str, Look]]:
         """Yield id, directory and look of the sessions without a prompt in the last day."""
         before = 1000 * time.time() - DAY_MS
-        for session_id, prompts in self._sessions.items():
+        for session_id, prompts in self.sessions.items():
             if prompts.last_ms < before and is_session_id(session_id):
                 yield session_id, prompts.project, prompts.look
-
-    def prompts(self, session_id: str) -> _Prompts | None:
-        return self._sessions.get(session_id)
 
     def transcript(self, session_id: str, project: str) -> str:
         """Return the path that the session's file had."""
@@ -121,31 +118,29 @@ def has_history(path: str) -> bool:
 
 def _of(path: str) -> _Prompts | None:
     place, _, session_id = path.rpartition("/")
-    return history_at(place).refresh().prompts(session_id)
+    return history_at(place).refresh().sessions.get(session_id)
 
 
 def look_in_history(path: str) -> Look | None:
     return prompts.look if (prompts := _of(path)) else None
 
 
-def load_from_history(path: str, cursor: Cursor | None) -> tuple[Look, list[Block]]:
-    """Return what `Load` does."""
+def lines_in_history(path: str) -> list[Block]:
+    """Return all lines of a session; FileNotFoundError or SessionUnreadableError if it is gone."""
     if (prompts := _of(path)) is None:
         raise FileNotFoundError(path)
-    if cursor and cursor.matches(prompts.look):
-        return prompts.look, []
     with in_history(path) as line:
-        return prompts.look, [Block(line(at, 0), at) for at in prompts.offsets]
+        return [Block(line(at, 0), at) for at in prompts.offsets]
 
 
 @contextmanager
-def in_history(path: str) -> Iterator[Callable[[int, int], bytes]]:
-    """Open a session, in any thread; SessionUnreadableError if the history is gone."""
+def in_history(path: str) -> Iterator[Lines]:
+    """Open a session to read single lines; FileNotFoundError if the history is gone."""
     with tail.lines(path.rpartition("/")[0]) as lines:
         yield lambda offset, _length: _rewritten(lines, offset)
 
 
-def _rewritten(lines: Callable[[int, int], bytes], offset: int) -> bytes:
+def _rewritten(lines: Lines, offset: int) -> bytes:
     """Turn the line at an offset into a session's line; b"" if it is no prompt."""
     for length in (_USUAL, LINE_MAX):
         data, end, _ = lines(offset, length).partition(b"\n")

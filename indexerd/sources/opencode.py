@@ -27,7 +27,6 @@ rewritten, so half a record is common: it is skipped, and its completion is a ch
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from abc import ABC, abstractmethod
@@ -98,7 +97,7 @@ class Records(ABC):
 
     @abstractmethod
     def messages(self, place: int = 0) -> Iterator[Message]:
-        """Yield all messages, or the one at `place`."""
+        """Yield all messages whose records are complete, in order, or the one at `place`."""
 
     @abstractmethod
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
@@ -121,21 +120,17 @@ class Records(ABC):
         newest = max(prompts, default=0)
         blocks = [Block(_line(self.session | {"titles": self.titles()}), 0)]
         for n, (place, line) in enumerate(rows):
-            if n >= newest or line.get("role") == "user":
-                line["parts"] += self._visible(line["id"], full=False)
-            else:
-                line["parts"] = []
-            blocks.append(Block(_line(line), place))
+            is_read = n >= newest or line.get("role") == "user"
+            parts = [*line["parts"], *self._visible(line["id"], full=False)] if is_read else []
+            blocks.append(Block(_line(line | {"parts": parts}), place))
         return blocks
 
     def full_line(self, offset: int, _length: int) -> bytes:
-        """Return a message with all its text.
+        """Return the message at an offset with all its text.
 
         An answer that means little without the message it answers, like a summary, has that
         message's parts as `parent`.
         """
-        if not offset:
-            return _line(self.session)
         message = next(self.messages(offset), None)
         if message is None:
             raise SessionUnreadableError("the message is gone")
@@ -185,21 +180,17 @@ def _session_of(session_id: str, record: Record, schema: int = 1) -> Record:
 
 
 def _line(record: Record) -> bytes:
-    try:
-        return _encode(record) + b"\n"
-    except (ValueError, OverflowError):  # a number beyond 64 bits
-        return json.dumps(record).encode() + b"\n"
+    return _encode(record) + b"\n"
 
 
 def _fields(message: Message, *, full: bool) -> Record:
     """Make a message's line without the parts that have their own records."""
-    record = message.record
-    model = as_dict(record.get("model"))  # an object in some releases
-    named = {
+    model = as_dict(message.record.get("model"))  # an object in some releases
+    record = {
         "modelID": model.get("modelID") or model.get("id"),
         "providerID": model.get("providerID"),
+        **message.record,
     }
-    record = {key: value for key, value in named.items() if value and not record.get(key)} | record
     line = {key: _bounded(record[key]) for key in _OF_MESSAGE if record.get(key) is not None}
     line |= {"type": "message", "id": message.id, "at": message.at}
     if record.get("summary") is True:
@@ -216,8 +207,7 @@ def _inline(record: Record) -> Iterator[Record]:
     """Yield the parts that version 2 keeps within a message."""
     role = record.get("role")
     if isinstance(record.get("text"), str):
-        text = {"type": "text", "text": record["text"]}
-        yield text | {"synthetic": True} if role == "synthetic" else text
+        yield {"type": "text", "text": record["text"]}
     if role == "compaction" and isinstance(record.get("summary"), str):
         yield {"type": "text", "text": record["summary"]}
     for key, kind in (("files", "file"), ("agents", "agent")):
@@ -350,10 +340,7 @@ class Tables:
 
     def _columns(self, table: str) -> set[str]:
         """Return the columns of a table; none if it does not exist."""
-        if table not in self.there:
-            return set()
-        cursor = self._db.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - our names
-        return {name for name, *_ in cursor.description}
+        return {name for _, name, *_ in self._db.execute(f"PRAGMA table_info({table})")}
 
     def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
         """Return for each session the newest time_updated of its rows, their count, and the sum."""
@@ -389,7 +376,6 @@ class DatabaseRecords(Records):
         return []
 
     def messages(self, place: int = 0) -> Iterator[Message]:
-        """Yield all messages in order, or the one at `place`."""
         table, kind, order = "message", "''", "id"
         if self.session["schema"] > 1:
             table, kind, order = "session_message", "type", "seq"
@@ -406,8 +392,7 @@ class DatabaseRecords(Records):
             yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, record)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """Yield a message's parts; none in version 2, which keeps them within the message."""
-        if self.session["schema"] > 1:
+        if self.session["schema"] > 1:  # it keeps them within the message
             return
         rows = self._db.execute(
             "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? AND session_id = ?"
@@ -437,7 +422,12 @@ def look_in_database(path: str) -> Look | None:
 
 def load_from_database(path: str, cursor: Cursor | None) -> tuple[Look, list[Block]]:
     """Return what `Load` does."""
-    return reading(path.rpartition("/")[0], lambda db: _load(cursor, *_session_in(db, path)))
+
+    def load(db: sqlite3.Connection) -> tuple[Look, list[Block]]:
+        records, now = _session_in(db, path)
+        return now, [] if cursor and cursor.matches(now) else records.brief_lines()
+
+    return reading(path.rpartition("/")[0], load)
 
 
 @contextmanager
@@ -445,10 +435,6 @@ def in_database(path: str) -> Iterator[Records]:
     """Open a session; FileNotFoundError or SessionUnreadableError if that fails."""
     with opened(path.rpartition("/")[0]) as db:
         yield _session_in(db, path)[0]
-
-
-def _load(cursor: Cursor | None, records: Records, now: Look) -> tuple[Look, list[Block]]:
-    return now, [] if cursor and cursor.matches(now) else records.brief_lines()
 
 
 def _files(directory: str) -> list[tuple[str, str, int]]:
@@ -490,7 +476,6 @@ class TreeRecords(Records):
         self.session = _session_of(own, record)
 
     def messages(self, place: int = 0) -> Iterator[Message]:
-        """Yield the messages whose records are complete, or the one at `place`."""
         for inode in self._messages.keys() & {place} if place else self._messages:
             own, path = self._messages[inode]
             if (record := _record(path)) is not None:
@@ -498,7 +483,6 @@ class TreeRecords(Records):
                 yield Message(inode, own, created, record)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """Yield a message's parts; none if its id is invalid."""
         directory = f"{self._parts}/{message_id}"
         for own, path, _ in _files(directory) if is_session_id(message_id) else ():
             if (record := _record(path)) is not None:
@@ -521,11 +505,3 @@ def look_at_tree(path: str) -> Look | None:
             status = os.stat(place)  # noqa: PTH116 - paths here are text
             seen.append((status.st_mtime_ns, status.st_size, status.st_ino))
     return Look(own.dev, own.ino, _digest(repr(seen)), max(seen)[0])
-
-
-def load_from_tree(path: str, cursor: Cursor | None) -> tuple[Look, list[Block]]:
-    """Return what `Load` does."""
-    now = look_at_tree(path)
-    if now is None:
-        raise FileNotFoundError(path)
-    return _load(cursor, TreeRecords(path), now)

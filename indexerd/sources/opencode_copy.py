@@ -13,11 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources import tail
 from indexerd.sources.compressed import decompressed
 from indexerd.sources.foreign_db import Files, files_of, reading
 from indexerd.sources.opencode import DatabaseRecords, Records, Tables
-from indexerd.sources.tail import Block, Cursor, Look
+from indexerd.sources.tail import Look
 
 _ROWS = {  # the rows of a session, by table
     "session": "id = :id",
@@ -41,22 +40,18 @@ def rows_of(path: str, known_ns: int) -> tuple[bytes, int] | None:
     place, _, session_id = path.rpartition("/")
 
     def copied(db: sqlite3.Connection) -> tuple[bytes, int] | None:
+        db.execute("ATTACH ':memory:' AS copy")
         tables = Tables(db, files_of(place))
         _, now = tables.one(session_id)
         # Rows may change without their times; the rest of the signature does not fit into a time.
         at = now.mtime_ns + now.size % 1_000_000
         if at == known_ns:
             return None
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            for table in tables.there & _ROWS.keys():
-                sql = f"SELECT * FROM {table} WHERE {_ROWS[table]}"  # noqa: S608 - ours
-                with suppress(sqlite3.OperationalError):  # a table of another release
-                    rows = db.execute(sql, {"id": session_id})
-                    names = ", ".join(f'"{name}"' for name, *_ in rows.description)
-                    copy.execute(f"CREATE TABLE {table} ({names})")
-                    marks = ", ".join("?" * len(rows.description))
-                    copy.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - as above
-            return copy.serialize(), at
+        for table in tables.there & _ROWS.keys():
+            rows = f"SELECT * FROM main.{table} WHERE {_ROWS[table]}"  # noqa: S608 - ours
+            with suppress(sqlite3.OperationalError):  # a table of another release
+                db.execute(f"CREATE TABLE copy.{table} AS {rows}", {"id": session_id})
+        return db.serialize(name="copy"), at
 
     return reading(place, copied)
 
@@ -80,17 +75,6 @@ def in_copy(path: str) -> Iterator[Records]:
     with _opened(decompressed(path)) as db:
         tables = Tables(db, Files(Look(0, 0, 0, 0), None, shm=False))
         yield DatabaseRecords(db, tables.one(session_id)[0])
-
-
-def load_from_copy(path: str, cursor: Cursor | None) -> tuple[Look, list[Block]]:
-    """Return what `Load` does."""
-    now = tail.look(path)
-    if now is None:
-        raise FileNotFoundError(path)
-    if cursor and cursor.matches(now):
-        return now, []
-    with in_copy(path) as records:
-        return now, records.brief_lines()
 
 
 def exported(data: bytes) -> dict[str, Any]:

@@ -46,9 +46,7 @@ class SessionRoot:
     archive: bool = False  # the agent moves archived sessions here
     data_dir: str = ""  # a directory with other files of the agent about these sessions
     variables: str = ""  # shell assignments with which the agent finds this root
-    kept: str = (
-        ""  # the root of whose sessions, whose files are gone, our archive's copies are here
-    )
+    kept: str = ""  # another root; here are our archive's copies of its sessions that are gone
 
     def contains(self, path: str) -> bool:
         """Return whether a path is below this root; a path with `..` or `//` is not."""

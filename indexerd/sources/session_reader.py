@@ -26,12 +26,11 @@ from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import ID_LEAST, SessionState
 from indexerd.sessions.tree_answers import Session
 from indexerd.sources.roots import SessionRoot
-from indexerd.sources.source import Lines, source_of
-from indexerd.sources.tail import LINE_MAX
+from indexerd.sources.source import source_of
+from indexerd.sources.tail import LINE_MAX, Lines
 
 AT_ONCE = 4  # sessions read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
-LINE_READ_MAX = 16 * 1024 * 1024  # bytes of a line: longer ones have no text
 
 _T = TypeVar("_T")
 
@@ -55,7 +54,7 @@ class SessionLines(ExitStack):
         """Read the line of a row; empty if it is too long to be read or not JSON."""
         state = self._state
         file, length = state.file_of(row), state.lengths[row]
-        if not 0 < length <= LINE_READ_MAX:
+        if not length:
             return b""
         try:
             if file not in self._open:

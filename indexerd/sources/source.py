@@ -14,39 +14,42 @@ from dataclasses import dataclass
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources import tail
-from indexerd.sources.compressed import in_compressed, load_compressed
-from indexerd.sources.history import (
-    has_history,
-    in_history,
-    load_from_history,
-    look_in_history,
-)
+from indexerd.sources.compressed import in_compressed, lines_in_compressed
+from indexerd.sources.history import has_history, in_history, lines_in_history, look_in_history
 from indexerd.sources.opencode import (
     Records,
     TreeRecords,
     in_database,
     load_from_database,
-    load_from_tree,
     look_at_tree,
     look_in_database,
 )
-from indexerd.sources.opencode_copy import in_copy, load_from_copy
-from indexerd.sources.tail import Block, Cursor, Look, Read, Tail, Verdict
+from indexerd.sources.opencode_copy import in_copy
+from indexerd.sources.tail import Block, Cursor, Lines, Look, Read, Tail, Verdict
 
+LookAt = Callable[[str], Look | None]
+Pieces = list[Block] | Iterator[Block | Oversize]
 # Reads a session whole: its `look`, and all lines, or none if the cursor matches that.
 # FileNotFoundError if it is gone, or SessionUnreadableError.
-Load = Callable[[str, Cursor | None], tuple[Look, list[Block] | Iterator[Block | Oversize]]]
-# Reads a line by offset and length; if it is gone: SessionUnreadableError, or other bytes.
-Lines = Callable[[int, int], bytes]
+Load = Callable[[str, Cursor | None], tuple[Look, Pieces]]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """One kind of storage."""
 
-    look: Callable[[str], Look | None]  # changes when the session does; None if there is none
-    lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
+    look: LookAt  # changes when the session does; None if there is none
+    opened: Callable[[str], AbstractContextManager[Lines]]  # the errors are those of `Load`
     load: Load | None = None
+
+    @contextmanager
+    def lines(self, path: str) -> Iterator[Lines]:
+        """Open a session to read single lines; SessionUnreadableError if that fails."""
+        try:
+            with self.opened(path) as lines:
+                yield lines
+        except FileNotFoundError:
+            raise SessionUnreadableError("the session is gone") from None
 
     def tail(self) -> Tail:
         return _Whole(self.load) if self.load else Tail()
@@ -75,28 +78,39 @@ class _Whole(Tail):
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
+def _loading(look: LookAt, lines_in: Callable[[str], Pieces]) -> Load:
+    def load(path: str, cursor: Cursor | None) -> tuple[Look, Pieces]:
+        now = look(path)
+        if now is None:
+            raise FileNotFoundError(path)
+        return now, [] if cursor and cursor.matches(now) else lines_in(path)
+
+    return load
+
+
 def _opencode(
-    look: Callable[[str], Look | None],
-    open_: Callable[[str], AbstractContextManager[Records]],
-    load: Load,
+    look: LookAt,
+    opened: Callable[[str], AbstractContextManager[Records]],
+    load: Load | None = None,
 ) -> Source:
     @contextmanager
     def lines(path: str) -> Iterator[Lines]:
-        try:
-            with open_(path) as records:
-                yield records.full_line
-        except FileNotFoundError:
-            raise SessionUnreadableError("the session is gone") from None
+        with opened(path) as records:
+            yield records.full_line
 
-    return Source(look, lines, load)
+    def lines_in(path: str) -> list[Block]:
+        with opened(path) as records:
+            return records.brief_lines()
+
+    return Source(look, lines, load or _loading(look, lines_in))
 
 
 PLAIN = Source(tail.look, tail.lines)
-ZST = Source(tail.look, in_compressed, load_compressed)
+ZST = Source(tail.look, in_compressed, _loading(tail.look, lines_in_compressed))
 DATABASE = _opencode(look_in_database, in_database, load_from_database)
-COPY = _opencode(tail.look, in_copy, load_from_copy)
-TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)), load_from_tree)
-HISTORY = Source(look_in_history, in_history, load_from_history)
+COPY = _opencode(tail.look, in_copy)
+TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)))
+HISTORY = Source(look_in_history, in_history, _loading(look_in_history, lines_in_history))
 
 
 def source_of(agent: str, path: str) -> Source:

@@ -35,6 +35,7 @@ CHUNK = 1 << 18  # bytes of one read
 LINE_MAX = 8 * 1024 * 1024  # bytes, without the newline
 END_KEPT = 64 * 1024
 HEAD_BYTES, LAST_BYTES = 4096, 1024  # that are fingerprinted
+Lines = Callable[[int, int], bytes]  # reads a line by offset and length; other bytes if it is gone
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket
 
@@ -61,31 +62,23 @@ class LineBuffer:
 
     def feed(self, data: bytes) -> list[Block | Oversize]:
         """Add the next bytes of the file; return the lines that they complete."""
-        blocks: list[Block | Oversize] = []
-        start = 0
-        while self._pending + len(data) - start > LINE_MAX:  # the next line may be too long
-            end = data.find(b"\n", start) + 1
-            self._take(data[start : end or len(data)], whole=end > 0)
-            if not end:
-                return blocks
-            blocks.append(self._finish())
-            start = end
-        end = data.rfind(b"\n") + 1
-        if end > start:
-            self._take(data[start:end], whole=True)
-            blocks.append(self._finish())
-            start = end
-        if start < len(data):
-            self._take(data[start:], whole=False)
+        blocks, start = list[Block | Oversize](), 0
+        while start < len(data):
+            fits = self._pending + len(data) - start <= LINE_MAX  # no line here is too long
+            end = (data.rfind(b"\n", start) if fits else data.find(b"\n", start)) + 1
+            self._take(data[start : end or len(data)])
+            if end:
+                blocks.append(self._finish())
+            start = end or len(data)
         return blocks
 
-    def _take(self, data: bytes, *, whole: bool) -> None:
+    def _take(self, data: bytes) -> None:
         self._pending += len(data)
         if self._head is not None:
             self._tail = (self._tail + data)[-END_KEPT:]
             return
         self._parts.append(data)
-        if self._pending - whole > LINE_MAX:
+        if self._pending - data.endswith(b"\n") > LINE_MAX:
             line = b"".join(self._parts)
             self._head, self._tail, self._parts = line[:END_KEPT], line[-END_KEPT:], []
 
@@ -96,6 +89,17 @@ class LineBuffer:
         self._offset += self._pending
         self._parts, self._pending, self._head, self._tail = [], 0, None, b""
         return line
+
+
+def pieces(read: Lines, end: int) -> Iterator[Block | Oversize]:
+    """Yield the lines before a position, in blocks; SessionUnreadableError if there are fewer."""
+    buffer, position = LineBuffer(), 0
+    while position < end:
+        data = read(position, min(CHUNK, end - position))
+        if not data:
+            raise SessionUnreadableError("the session is shorter than it was")
+        position += len(data)
+        yield from buffer.feed(data)
 
 
 class Verdict(Enum):
@@ -232,13 +236,10 @@ def _fingerprint(data: bytes) -> bytes:
 
 
 @contextmanager
-def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
-    """Open a session file to read single lines by offset and length.
+def lines(path: str) -> Iterator[Lines]:
+    """Open a file to read single lines; FileNotFoundError or SessionUnreadableError.
 
-    A line is shorter if the file has shrunk. SessionUnreadableError if the file is gone.
+    A line is shorter if the file has shrunk.
     """
-    try:
-        with opened(path) as fd:
-            yield lambda offset, length: _pread(fd, length, offset)
-    except FileNotFoundError:
-        raise SessionUnreadableError("the session file is gone") from None
+    with opened(path) as fd:
+        yield lambda offset, length: _pread(fd, length, offset)

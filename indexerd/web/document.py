@@ -11,7 +11,7 @@ import hashlib
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,8 @@ from indexerd.privacy.redact import Redactor, for_people
 from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
 from indexerd.sessions.pictures import pictures_in
-from indexerd.sessions.state import SessionState, message_rows, rows_between
-from indexerd.sources.session_reader import LINE_READ_MAX, OpenSession
+from indexerd.sessions.state import message_rows, rows_between
+from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
 from indexerd.web.markdown import to_text
 from indexerd.web.story import Cut, Image, Node, Room, Story, add_results, node_of, story_of
@@ -116,20 +116,10 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
         "tips": _fit(tips, cut),
         "digests": _fit(digests, cut),
         "textMax": room.most,
-        **({"cut": [*room.lost, *_too_long(state, rows)]} if wish.whole else {}),
+        **({"cut": room.lost} if wish.whole else {}),
         "beats": msgspec.to_builtins(story.beats),
         "nodes": msgspec.to_builtins(story.nodes),
     }
-
-
-def _too_long(state: SessionState, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """Name the entries that were too long to be read."""
-    found = ((state.id(row), state.lengths[row]) for row in rows)
-    return [
-        {"entryId": entry_id, "field": "line", "length": length, "kept": 0}
-        for entry_id, length in found
-        if length > LINE_READ_MAX
-    ]
 
 
 def _album(left: int) -> Callable[[bytes], list[Image]]:

@@ -208,8 +208,6 @@ def test_a_kept_message_that_is_logged_only_below_its_summary() -> None:
     state = state_of(data)
     assert path(state) == ["u1", "a1", "u2", "b1", "c1", "a2", "u3"]
     assert not state.cycles()
-    nowhere = boundary("b1", "zz", preservedMessages={}) + summary("c1", "b1")
-    assert path(state_of(TALK + nowhere)) == ["b1", "c1"]
 
 
 def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:

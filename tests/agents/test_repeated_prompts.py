@@ -50,8 +50,10 @@ def test_a_rejected_codex_patch_changed_no_file() -> None:
 
 
 def test_codex_uses_the_users_role_for_program_output() -> None:
-    """formats.md 3.7: a block that is one tag counts as a prompt only with an event."""
+    """formats.md 3.7: one that is a single tag, or before a prompt with an event, is no prompt."""
     data = meta() + turn("t1", user("Sort them."), said("Sort them."), answer("Done."))
+    before = user("A new kind of context."), user("Go on."), said("Go on.")
+    assert state_of(data + turn("t2", *before, answer("Yes."))).user_messages() == 2
     for text, count in (("<new_context a='1'>\nx\n</new_context>", 1), ("Go on.", 2)):
         assert state_of(data + turn("t2", user(text), answer("Yes."))).user_messages() == count
 

@@ -33,9 +33,9 @@ def offsets(path: str) -> list[int]:
 
 
 def in_full(path: str) -> list[dict[str, Any]]:
-    """A session's lines in full, parsed."""
+    """A session's messages in full, parsed."""
     with DATABASE.lines(path) as held:
-        return [json.loads(held(offset, 1)) for offset in offsets(path)]
+        return [json.loads(held(offset, 1)) for offset in offsets(path)[1:]]
 
 
 def sides(found: dict[str, Look]) -> dict[str, Look]:
@@ -82,15 +82,15 @@ def test_a_scan_reads_brief_lines_and_a_reader_full_ones(tmp_path: Path) -> None
         False,
     )
 
-    _, prompt, answer = in_full(path)
+    prompt, answer = in_full(path)
     assert prompt["parts"] == [{"type": "text", "text": "x" * 5000}]
     text, call, file = answer["parts"]
     assert (text["text"], call["callID"], file) == ("y" * 5000, "c1", picture)
     assert (call["state"]["input"], call["state"]["output"]) == (arguments, "o" * 52_000)
 
     rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2", "partID": "prt_2b"}')
-    for form in (rendered, in_full):
-        assert [part["type"] for part in form(path)[2]["parts"]] == ["text"]
+    for message in (rendered(path)[2], in_full(path)[1]):
+        assert [part["type"] for part in message["parts"]] == ["text"]
     rows.said("ses_a", "msg_3", "user", "and now")  # then the newest answer is an older one
     assert rendered(path)[2]["parts"] == []
 
@@ -112,7 +112,7 @@ def test_version_2_replaces_the_older_copy(tmp_path: Path) -> None:
     file = {"type": "file", "mime": ""}
     assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, file]
     assert [part["type"] for part in said[3]["parts"]] == ["tool", "text"]
-    _, prompt, summary, answer = in_full(path)
+    prompt, summary, answer = in_full(path)
     assert prompt["parts"][0]["text"] == "p" * 5000
     assert (summary["parts"], summary["recent"]) == ([{"type": "text", "text": "S"}], "R")
     assert answer["parts"][0]["callID"] == "c1"

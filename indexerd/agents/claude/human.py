@@ -99,9 +99,8 @@ def said(line: Fields, *, child: bool = False) -> LineClass:
         case "assistant":
             stop = as_dict(line.get("message")).get("stop_reason") or line.get("stop_reason")
             turn = Turn.OPEN if string(stop) in ("", "tool_use", "pause_turn") else Turn.ENDED
-            return LineClass(
-                ANSWERS[Turn.FAILED if line.get("isApiErrorMessage") is True else turn]
-            )
+            failed = line.get("isApiErrorMessage") is True
+            return LineClass(ANSWERS[Turn.FAILED if failed else turn])
         case "system":  # newer versions store local commands here
             return LineClass(Kind.CUSTOM if line.get("subtype") == "local_command" else Kind.SYSTEM)
     return LineClass(Kind.OTHER)
@@ -222,9 +221,8 @@ def as_seen(entry: Entry) -> Entry:
     if entry.kind is not Kind.TOOL or not any("<system-reminder>" in text for text in entry.texts):
         return entry
     results = tuple([replace(one, text=_unwrapped(one.text, "\n")) for one in entry.results])
-    return replace(
-        entry, texts=tuple([_unwrapped(text, "\n") for text in entry.texts]), results=results
-    )
+    texts = tuple([_unwrapped(text, "\n") for text in entry.texts])
+    return replace(entry, texts=texts, results=results)
 
 
 def _unwrapped(text: str, space: str | None = None) -> str:

@@ -65,7 +65,6 @@ from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
     as_dict,
-    as_list,
     safe_line,
     scan_lines,
     string,
@@ -87,6 +86,7 @@ _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _COPYING = re.compile(r".*/agent-a(?:compact|prompt_suggestion|side_question)-")
 _ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})  # tools that wait for the user
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
+_KEPT = ("preservedSegment", "preservedMessages")  # in a compaction's metadata
 Place = tuple[int, int]  # offset and length of a line in the file
 
 
@@ -299,10 +299,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place
 
 def _put_aside(tree: Tree, line: Fields, place: Place) -> None:
     """Add a sub-agent's line in its parent's file, never on the path."""
-    key = string(line.get("uuid")) or _free(tree, f"L{tree.seen}")
-    if key in tree.index:
-        tree.seen += 1
-        return
+    key = _free(tree, string(line.get("uuid")) or f"L{tree.seen}")
     tree.add_below(tree.index.get(string(line.get("parentUuid")), ROOT), key, Kind.OTHER, *place)
 
 
@@ -354,25 +351,16 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
 def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     """Find the row that a compaction follows, or ROOT if that is in doubt.
 
-    The message that it names may be logged again below the summary, and so not be read yet: then
-    another kept message is used instead.
+    It is the path's end, unless the line names a row on another branch, to which the human went
+    back.
     """
     metadata = as_dict(line.get("compactMetadata"))
-    segment, messages = metadata.get("preservedSegment"), metadata.get("preservedMessages")
-    keeps = isinstance(segment, dict) or isinstance(messages, dict)
+    keeps = any(isinstance(metadata.get(key), dict) for key in _KEPT)
     rewound, memory.rewound = memory.rewound, False
     if rewound and not keeps:
         return ROOT
-    ids = [line.get("logicalParentUuid")]
-    ids += reversed(as_list(as_dict(messages).get("uuids")))
-    ids += [as_dict(segment).get("tailUuid"), as_dict(segment).get("headUuid")]
-    leaf = tree.leaf
-    for named in map(string, ids):
-        row = tree.index.get(named, memory.lost.get(named))
-        if row is not None:
-            ends = _anchor(tree, memory, row) == leaf or not _reaches(tree, leaf, row)
-            return row if ends else leaf
-    return ROOT if keeps else leaf
+    named = tree.index.get(string(line.get("logicalParentUuid")), tree.leaf)
+    return tree.leaf if _reaches(tree, tree.leaf, named) else named
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:
@@ -405,11 +393,8 @@ def _replace(tree: Tree, memory: Memory, row: int, what: LineClass, place: Place
 
 def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: LineClass, above: int) -> bool:
     """Return whether a prompt is already on the path: queued and then sent, or replayed."""
-    digest, attachment = (
-        crc32(what.text.encode("utf-8", "replace")),
-        as_dict(line.get("attachment")),
-    )
-    stamp = string(attachment.get("timestamp") or line.get("timestamp"))
+    digest = crc32(what.text.encode("utf-8", "replace"))
+    stamp = string(as_dict(line.get("attachment")).get("timestamp") or line.get("timestamp"))
     late = what.queued or line.get("promptSource") == "queued"  # its turn may have ended meanwhile
     new = Prompt(digest, stamp, what.queued, late, len(tree), memory.turns)
     for at, earlier in enumerate(memory.prompts):

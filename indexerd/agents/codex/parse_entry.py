@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -264,14 +265,11 @@ def shown(item: Fields) -> tuple[str, ...]:
 
 def _parsed(value: Any) -> Fields:
     """Parse a string as a JSON object; any other string becomes `input`."""
-    if not isinstance(value, str):
-        return {}
-    try:
-        return (
-            parse_object(value.encode("utf-8", "replace")) if "{" in value[:8] else {"input": value}
-        )
-    except ValueError:
-        return {"input": value}
+    text = string(value)
+    if "{" in text[:8]:
+        with suppress(ValueError):
+            return parse_object(text.encode("utf-8", "replace"))
+    return {"input": text} if text else {}
 
 
 def _script(arguments: Fields) -> str:

@@ -5,10 +5,10 @@ first. In newer sub-agents `session_id` is the parent's: `id` is always the sess
 oldest files a line is the bare meta or item, without an envelope; the newest number their lines,
 and their forks only point at the history that they share.
 
-Pitfalls: codex stores a human's message as an item, which the model sees, and as an event. In a
-file without such events items count, unless they are only context; in a file with events an item
-counts if an event confirms it, and an event without an item counts by itself. In a sub-agent's
-thread the prompts are a program's.
+Pitfalls: codex stores a human's message as an item, which the model sees, and mostly as an event,
+too. An item counts unless it is only context, one tag surrounds it, or the event of another one
+follows; an event without an item counts by itself. In a sub-agent's thread the prompts are a
+program's.
 
 Older forks, and sub-agents that were given their parent's context, begin with a copy of another
 thread's lines, whose actions and cost belong to the parent. A turn whose id is older than the
@@ -49,7 +49,6 @@ from indexerd.times import DAY_MS, iso_ms
 _BY_TIME, _BY_TURN = 1, 2  # ways to recognise copied lines
 _AT_ONCE_MS = 1000  # at most, between the first and the last line of a copy
 _BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
-_UUID = lazy_pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIMED = lazy_pattern(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
 _TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # prompts of a human or another agent
@@ -85,13 +84,9 @@ class Memory(msgspec.Struct):
     answer_row: int = -1  # row of the turn's newest answer
     answer: int = 0  # likeness of that answer
     # a human's messages
-    events: bool = False  # the file has events for them
     first: int | None = None  # likeness of the first message
     aborted: bool = False  # a notice of an interruption followed the newest item
-    since: int = 0  # first row of the turn, or after an answer that ended one
-    confirmed: bool = False  # this turn has an event of a message
-    doubted: tuple[int, str] | None = None  # an item not yet confirmed by an event: row, text
-    asked: tuple[int, int] | None = None  # the newest item: row, likeness
+    asked: dict[int, int] = {}  # items since the newest answer, call or event: rows by likeness
     event: int | None = None  # likeness of an event whose item may follow
 
 
@@ -122,14 +117,12 @@ def _meta_of(line: Fields) -> Fields:
     return line if named and "payload" not in line and not string(line.get("role")) else {}
 
 
-def _header_of(meta: Fields, line: Fields, file: str) -> Header | None:
+def _header_of(meta: Fields, line: Fields) -> Header | None:
     """Make the header from a file's first session_meta; None if there is no id."""
-    in_name = _UUID.search(file.rpartition("/")[2])  # `…-<thread>` or `…-<thread>_<segment>`
-    own = string(meta.get("id")) or string(meta.get("session_id")) or (in_name and in_name[0])
+    own = string(meta.get("id"))
     if not own:
         return None
     source, dialect = meta.get("source"), _LEGACY if "payload" in line else _BARE
-    kind = source if isinstance(source, str) else "user"
     agent = bool({"subagent", "internal"} & as_dict(source).keys())
     spawn = as_dict(as_dict(as_dict(source).get("subagent")).get("thread_spawn"))
     parents = (meta.get("forked_from_id"), meta.get("parent_thread_id"))
@@ -140,7 +133,7 @@ def _header_of(meta: Fields, line: Fields, file: str) -> Header | None:
         created_at=(string(meta.get("timestamp")) or string(line.get("timestamp")))[:WORD_MAX],
         version=_PAGINATED if type(line.get("ordinal")) is int else dialect,
         parent_id=parent[:PATH_MAX] or None,
-        subagent=agent or string(meta.get("thread_source")) not in ("", "user", kind),
+        subagent=agent or string(meta.get("thread_source")) not in ("", "user", source),
     )
 
 
@@ -207,7 +200,7 @@ class _Scanner:
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
-            if header := _header_of(meta, self.line, tree.file):
+            if header := _header_of(meta, self.line):
                 self._identify(header, branch)
             if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
                 self.memory.copies = _BY_TIME
@@ -229,7 +222,7 @@ class _Scanner:
         self.memory = Memory(
             start, header.session_id, asks, self.at, total=old.total, model=old.model
         )
-        self.memory.began = self.memory.since = start
+        self.memory.began = start
         if old.thread == header.session_id:  # a revert
             self.memory.spent = old.spent
         else:
@@ -260,7 +253,7 @@ class _Scanner:
             else:
                 self._add(Kind.SYSTEM, own)
         elif kind.endswith("_call"):
-            self._answered()
+            memory.asked = {}
             memory.pending += kind not in _UNANSWERED
             if not memory.tasks and memory.answer_row >= 0:
                 self._ends_with(memory.answer_row, Turn.OPEN)
@@ -287,18 +280,10 @@ class _Scanner:
             return
         turn_open = memory.tasks and memory.open
         ends = not turn_open and not memory.pending and item.get("phase") != "commentary"
-        self._answered()
+        memory.asked = {}
         memory.answer_row = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
         memory.answer = likeness("".join(parse_entry.texts_of(as_blocks(item.get("content")))))
-        if ends and not memory.tasks:
-            memory.since, memory.confirmed = memory.answer_row + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
-
-    def _answered(self) -> None:
-        """Count the item that the model now answers, though no event confirmed it."""
-        if self.memory.doubted is not None:
-            (row, text), self.memory.doubted = self.memory.doubted, None
-            self._asked(row, text)
 
     def _user_item(self, item: Fields) -> None:
         memory, (text, notices) = self.memory, parse_entry.said_in(as_blocks(item.get("content")))
@@ -313,31 +298,25 @@ class _Scanner:
             return
         # After an interruption codex itself repeats the first prompt.
         again = memory.aborted and memory.first == like
-        memory.asked, memory.aborted = (row, like), False
-        if not (memory.events or again):
+        memory.asked[like], memory.aborted = row, False
+        if not (again or parse_entry.is_tagged(text)):
             self._asked(row, text)
-        elif not (again or memory.confirmed or parse_entry.is_tagged(text)):
-            memory.doubted = (row, text)
 
     def _user_event(self, event: Fields, turn: str) -> None:
-        """Add the event of a human's message, or let it confirm its item."""
-        tree, memory, text = self.tree, self.memory, parse_entry.said_by_event(event)
+        """Count the item that the event of a human's message repeats, or the event itself."""
+        memory, text = self.memory, parse_entry.said_by_event(event)
         if not text:
             return
         self._under_way(turn)
-        memory.confirmed, memory.doubted = True, None
-        if not memory.events:  # the file's first: unconfirmed items of this turn do not count
-            memory.events = True
-            for row in range(memory.since, len(tree)):
-                if tree.codes[row] == memory.asks:
-                    tree.codes[row] = Kind.OTHER
-                    tree.openings.pop(row, None)
-            if memory.asks not in tree.codes[memory.start : memory.since]:
-                memory.first = None
         like = likeness(text)
-        if memory.asked is not None and memory.asked[1] == like:
-            row, memory.asked = memory.asked[0], None
-        else:
+        row, asked = memory.asked.pop(like, None), memory.asked
+        memory.asked = {}
+        for other in asked.values():  # a program's, before the human's own
+            self.tree.codes[other] = Kind.OTHER
+            self.tree.openings.pop(other, None)
+        if memory.first in asked:
+            memory.first = None
+        if row is None:
             memory.event = like
             row = self._add(Kind.OTHER, event.get("id"))
         self._asked(row, text)
@@ -416,8 +395,7 @@ class _Scanner:
         if forked and thread_ms and turn_ms and turn_ms != thread_ms:
             memory.copies = _BY_TURN if turn_ms < thread_ms else 0
         memory.turn, memory.open, memory.failed = name, True, False
-        memory.began = memory.since = len(self.tree)
-        memory.answer_row, memory.confirmed, memory.doubted = -1, False, None
+        memory.began, memory.answer_row = len(self.tree), -1
 
     def _under_way(self, name: str) -> None:
         """Begin the turn that a line names, unless it has already begun or ended."""
@@ -466,7 +444,7 @@ class _Scanner:
             above = tree.parent(above)
         tree.leaf = above
         self._begin("")
-        memory.open, memory.pending, memory.asked, memory.event = False, 0, None, None
+        memory.open, memory.pending, memory.asked, memory.event = False, 0, {}, None
 
     def _counted(self, total: Fields, last: Fields) -> None:
         """Add the tokens since codex's last count, from its sums and those of the last call."""
