@@ -103,7 +103,7 @@ def query(data: bytes) -> None:
         span = asked.find(stored)
         assert span is None or 0 <= span[0] < span[1] <= len(stored)
     if asked.terms:
-        shown = asking.Finder(asked.terms).snippet(stored)
+        shown = asking.snippet(stored, asking.Finder(asked.terms).spans, markdown=True)
         assert len(shown) <= asking.SNIPPET_MAX
         assert not re.search(r"[\x00-\x1f\x7f\u200b\u202e\u2066]", shown)
 
