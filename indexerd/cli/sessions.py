@@ -167,7 +167,7 @@ LIMIT = cli.option(
 
 
 @cli.command(QUERY, cli.AGENT, cli.BELOW, SINCE, TAG, LIMIT)
-def search(limit: int, **params: Any) -> Iterator[str]:
+def search(limit: int, **params: Any) -> None:
     """Search names, tags and texts; "a phrase" or re:pattern.
 
     agent:claude, project:NAME, tag:TAG and since:7d in QUERY narrow the search.
@@ -177,6 +177,20 @@ def search(limit: int, **params: Any) -> Iterator[str]:
     answer = cli.current().call("search", params | {"limit": most, "rows": not as_json})
     if cli.as_json(answer):
         return
+    hits = list[dict[str, Any]](answer["hits"])
+    put(_found(answer, limit))
+    warnings = answer.get("warnings", ())
+    for warning in warnings:
+        aside(f"indexerd: {safe(warning)}")
+    if len(hits) == most and limit < _PAGE:
+        aside("there may be more: a larger -n")
+    if not hits and "no session matches these filters" not in warnings:
+        shown = safe(params["query"])
+        aside(f"no session matches {shown}" if '"' in shown else f'no session matches "{shown}"')
+
+
+def _found(answer: dict[str, Any], limit: int) -> Iterator[str]:
+    """Write the sessions of a search, each with its best places."""
     hits = list[dict[str, Any]](answer["hits"])
     for key in [*dict.fromkeys(hit["sessionId"] for hit in hits)][:limit]:
         places = [hit for hit in hits if hit["sessionId"] == key]
@@ -190,14 +204,6 @@ def search(limit: int, **params: Any) -> Iterator[str]:
         yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
         for hit in places:
             yield from render.paragraph(f"{words.place(hit)}: {hit['snippet']}", "  ")
-    warnings = answer.get("warnings", ())
-    for warning in warnings:
-        aside(f"indexerd: {safe(warning)}")
-    if len(hits) == most and limit < _PAGE:
-        aside("there may be more: a larger -n")
-    if not hits and "no session matches these filters" not in warnings:
-        shown = safe(params["query"])
-        aside(f"no session matches {shown}" if '"' in shown else f'no session matches "{shown}"')
 
 
 @cli.method("family", cli.REF)
@@ -311,8 +317,9 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
     call = cli.current().call
     row = call("update", {"ref": ref, "cwd": project()})  # finds the session; changes nothing
     own = call("get", {"ref": row["sessionId"]})["tags"]
-    tags = tuple(each.removeprefix("#") for each in tags)
-    if not all(each.strip() for each in tags):
+    parts = (part.strip() for each in tags for part in each.removesuffix(",").split(","))
+    tags = tuple(part.removeprefix("#") for part in parts)
+    if not all(tags):
         raise UsageError("a tag is empty")
     dropped = {each.casefold() for each in remove}
     kept = [each for each in (*own, *tags) if each.casefold() not in dropped]

@@ -87,7 +87,8 @@ def _entries(entries: list[dict[str, Any]], id_length: int) -> Iterator[str]:
 def _shorten(entry: dict[str, Any], id_length: int, *keys: str) -> None:
     """Cut ids on a terminal: commands accept as much of an id as tells it from the others."""
     for key in keys if render.on_terminal() else ():
-        entry[key] = entry[key] and entry[key][:id_length]
+        short = slice(id_length) if id_length > 0 else slice(id_length, None)
+        entry[key] = entry[key] and entry[key][short]
 
 
 @cli.method("branches", cli.REF)

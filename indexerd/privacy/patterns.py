@@ -162,6 +162,7 @@ _TOKENS = (  # kind, prefixes, pattern of the rest
     ("google-key", "AIza", r"[\w-]{30,}+"),
     ("google-key", "AQ.Ab GOCSPX- ya29. 1//0", r"[\w.-]{16,}+"),
     ("huggingface-token", "hf_ api_org_", r"[A-Za-z0-9]{20,}+"),
+    ("wandb-key", "wandb_v1_", r"\w{24,}+"),
     ("npm-token", "npm_", r"[A-Za-z0-9]{20,}+"),
     ("pypi-token", "pypi-Ag", r"[\w-]{16,}+"),
     ("aws-secret", "AKIA ASIA", r"[A-Z0-9]{16}[\s,:;|\"'/\\]{1,4}[\w/+]{40}(?![\w/+])"),

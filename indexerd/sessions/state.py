@@ -29,7 +29,7 @@ from indexerd.privacy.sanitize import clean_line
 __all__ = ["NOWHERE", "ROOT", "SessionState", "message_rows", "name_at", "names_on", "rows_between"]
 
 ROW_NAME_MAX = 256  # characters
-ID_LEAST = 8  # characters of an id that may stand for it
+ID_LEAST, ID_MOST = 8, 16  # characters of an id that may stand for it
 
 _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT})
 _SPEAKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CALL})
@@ -65,9 +65,12 @@ class SessionState(Tree):
 
     @property
     def id_length(self) -> int:
-        """How many first characters tell the entries' ids apart."""
-        lengths, ids = count(ID_LEAST, 4), self.index
-        return next(n for n in lengths if len({key[:n] for key in ids}) == len(ids))
+        """How many characters of the entries' ids tell them apart: the first; if < 0, the last."""
+        ids = self.index
+        fits = (n for n in count(ID_LEAST, 4) if len({key[:n] for key in ids}) == len(ids))
+        if (first := next(fits)) <= ID_MOST:  # else they begin with a time, as many of Codex do
+            return first
+        return next(-n for n in count(ID_LEAST, 4) if len({key[-n:] for key in ids}) == len(ids))
 
     @property
     def leaf_id(self) -> str | None:

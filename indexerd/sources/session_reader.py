@@ -129,15 +129,19 @@ def row_of(state: SessionState, entry_id: str) -> int:
 
 
 def full_id(state: SessionState, entry_id: str) -> str:
-    """Complete an entry's id; NotFoundError, which names it, if it means no entry or several."""
+    """Complete the beginning or end of an entry's id.
+
+    NotFoundError, which names it, if it means no entry or several.
+    """
     if state.row(entry_id) is not None:
         return entry_id
     long = len(entry_id) >= ID_LEAST
-    found = [key for key in state.index if key.startswith(entry_id)] if long else []
+    parts = (key for key in state.index if key.startswith(entry_id) or key.endswith(entry_id))
+    found = [*parts] if long else []
     if len(found) == 1:
         return found[0]
     shown = clean_line(entry_id[:ID_SHOWN], ID_SHOWN)
-    why = f"{len(found)} entries begin with {shown}" if found else f"no entry {shown}"
+    why = f"{len(found)} entries begin or end with {shown}" if found else f"no entry {shown}"
     hint = "`indexerd tree REF --filter all` lists them"
     raise NotFoundError(f"{why} in this session", hint=hint)
 

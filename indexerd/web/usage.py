@@ -10,12 +10,12 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from indexerd.amounts import compact, dollars
+from indexerd.amounts import compact, cost, dollars
 from indexerd.errors import IndexerdError
 from indexerd.paths import directory_of
 from indexerd.web.daemon_client import Daemon
@@ -61,8 +61,6 @@ async def usage_page(daemon: Daemon, request: Request) -> Response:
 
 def _shown(answer: Row, year: Sequence[Row], today: date, days: int, home: str) -> Shown:
     each, spans = _spans(answer["days"], today, days)
-    estimated = any(row["costEstimatedUsd"] for row in answer["days"])
-    priced = (lambda usd: f"~{dollars(usd)}") if estimated else dollars
     labels = [f"{10 * n} to {10 * n + 10} %" for n in range(10)]
     contexts = _bars(labels, answer["context"]["tenths"], lambda number: f"{number:g}")
     agents = [row["agent"] for row in answer["agents"]]
@@ -75,8 +73,13 @@ def _shown(answer: Row, year: Sequence[Row], today: date, days: int, home: str) 
         "answer": answer,
         "calendar": _calendar({row["day"]: row["prompts"] for row in year}, today),
         "each": each,
-        "costs": _bars([*spans], [usd for usd, _ in spans.values()], priced),
-        "tokens": _bars([*spans], [tokens for _, tokens in spans.values()], compact),
+        "costs": _bars(
+            [*spans],
+            [span.usd + span.estimated for span in spans.values()],
+            dollars,
+            [span.cost for span in spans.values()],
+        ),
+        "tokens": _bars([*spans], [span.tokens for span in spans.values()], compact),
         "groups": {
             title: _groups(names, answer[f"{title.lower()}s"]) for title, names in by.items()
         },
@@ -105,7 +108,21 @@ def _groups(names: Sequence[Shown], rows: Sequence[Shown]) -> list[Shown]:
     ]
 
 
-def _spans(rows: Sequence[Row], today: date, days: int) -> tuple[str, dict[str, tuple[float, int]]]:
+class _Span(NamedTuple):
+    """The use in a day, a week or a month."""
+
+    tokens: int = 0
+    usd: float = 0.0
+    estimated: float = 0.0
+    unpriced: int = 0  # tokens of no known price
+
+    @property
+    def cost(self) -> str:
+        known = cost(self.usd, self.estimated, self.unpriced) if self.tokens else ""
+        return known or "-"
+
+
+def _spans(rows: Sequence[Row], today: date, days: int) -> tuple[str, dict[str, _Span]]:
     """Sum up cost and tokens by day, or by week or month if that makes too many bars.
 
     A day without use counts, too.
@@ -116,30 +133,37 @@ def _spans(rows: Sequence[Row], today: date, days: int) -> tuple[str, dict[str, 
     first = today - timedelta(days=days - 1) if days else date.fromisoformat(min(known))
     many = (today - first).days
     each = "day" if many < BARS_MAX else "week" if many < 7 * BARS_MAX else "month"
-    spans: dict[str, tuple[float, int]] = {}
+    spans = dict[str, _Span]()
     for day in (first + timedelta(number) for number in range(many + 1)):
         begins = day - timedelta(day.weekday()) if each == "week" else day
         label = f"{day:%b %Y}" if each == "month" else f"{begins.day} {begins:%b %Y}"
-        usd, tokens = spans.get(label, (0.0, 0))
+        span = spans.setdefault(label, _Span())
         if row := known.get(str(day)):
-            usd += (row["costUsd"] or 0.0) + (row["costEstimatedUsd"] or 0.0)
-            tokens += sum(row["tokens"].values())
-        spans[label] = usd, tokens
+            costs = row["costUsd"] or 0.0, row["costEstimatedUsd"] or 0.0, row["unpricedTokens"]
+            more = sum(row["tokens"].values()), *costs
+            spans[label] = _Span(*map(sum, zip(span, more, strict=True)))
     return each, spans
 
 
 def _bars(
-    labels: Sequence[str], values: Sequence[float], text: Callable[[Any], str]
+    labels: Sequence[str],
+    values: Sequence[float],
+    text: Callable[[Any], str],
+    texts: Sequence[str] = (),
 ) -> Shown | None:
-    """Describe bars by their heights in a box of 100 by 100; None if all are 0."""
+    """Describe bars by their heights in a box of 100 by 100; None if all are 0.
+
+    `texts` say more of the values than `text` does.
+    """
     most = max(values, default=0)
     if not most:
         return None
     top, best = _scale(most), values.index(most)
     heights = [round(max(100 * value / top, 0.8 if value else 0), 3) for value in values]
+    texts = texts or [*map(text, values)]
     return {
-        "bars": [*zip(labels, map(text, values), heights, strict=True)],
-        "best": f"{text(most)}: {labels[best]}",
+        "bars": [*zip(labels, texts, heights, strict=True)],
+        "best": f"{texts[best]}: {labels[best]}",
         "top": text(top),
         "half": text(top / 2),
         "ends": [*dict.fromkeys((labels[0], labels[len(labels) // 2], labels[-1]))],

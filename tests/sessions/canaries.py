@@ -27,6 +27,7 @@ CANARIES = {
     "stripe-key": "sk_live_" + noise("stripe", 24),
     "google-key": "AIza" + noise("google", 35),
     "huggingface-token": "hf_" + noise("hf", 34),
+    "wandb-key": "wandb_v1_" + noise("wandb", 40),
     "npm-token": "npm_" + noise("npm", 36),
     "pypi-token": "pypi-AgEIcHlwaS5vcmc" + noise("pypi", 60),
     "aws-key-id": "AKIA" + "XQ7RK2VN9ABCDEF2",

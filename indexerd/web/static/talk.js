@@ -24,6 +24,7 @@
 
   const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
     (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
+  const replies = ({ kind, reply }) => reply && kind === "tool"; // else the question is in the same entry
   const edited = (node) => (node.calls || []).some((call) => call.edits);
 
   function grouped(path) { // the items of a path, by the digest that covers them
@@ -43,7 +44,9 @@
       const node = story.nodes[place];
       if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
-      const alone = node.reply || (ALONE.has(node.kind) && (node.text || !node.quiet)) || (node.kind === "assistant" && (node.text.trim() || node.pictures));
+      const alone = node.reply || (ALONE.has(node.kind) && (node.text || !node.quiet)) ||
+        (node.kind === "call" && node.text.trim()) || // a question
+        (node.kind === "assistant" && (node.text.trim() || node.pictures));
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
@@ -111,7 +114,7 @@
   }
 
   function itemBox(item) {
-    const one = !item.places ? later(el("article", `said ${item.nodes[0].reply ? "user" : item.nodes[0].kind}`), () => saidParts(item.place))
+    const one = !item.places ? later(el("article", `said ${replies(item.nodes[0]) ? "user" : item.nodes[0].kind}`), () => saidParts(item.place))
       : item.open ? later(el("div", "edits"), () => (unfold(item), []))
         : later(el("details", "fold"), () => summaryOf(item));
     if (!item.places) one.tabIndex = -1;
@@ -156,18 +159,19 @@
 
   function saidParts(place) {
     const node = story.nodes[place], asks = /^(user|task|plan)$/.test(node.kind);
-    const head = el("header", "", el("h3", "", node.reply ? "You" : who({ ...node, results: null })));
+    const head = el("header", "", el("h3", "", replies(node) ? "You" : who({ ...node, kind: node.kind === "call" ? "assistant" : node.kind, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
-    if (node.failed && !node.reply) head.append(el("span", "bad", "failed"));
+    if (node.failed && !replies(node)) head.append(el("span", "bad", "failed"));
     if (node.model && (story.doc.session.models || []).length > 1) head.append(el("span", "", node.model));
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
     const spent = asks ? turn(place) : "";
     head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
       el("span", "acts", indexerd.labelButton?.(), link));
-    if (node.reply) return [head, prose(node.reply)];
+    if (replies(node)) return [head, prose(node.reply)];
     const text = node.kind === "bash" ? pre(node.text) : prose(node.text);
-    return [head, text, ...pictures(node), cutNote(node)];
+    const reply = node.reply ? el("div", "said user", el("header", "", el("h3", "", "You")), prose(node.reply)) : "";
+    return [head, text, ...pictures(node), cutNote(node), reply];
   }
 
   function pictures(node) {

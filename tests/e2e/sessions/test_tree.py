@@ -132,7 +132,20 @@ def test_ids_on_a_terminal_are_as_short_as_commands_accept(running: World, colum
         running.call("label", ref=session.id, entryId=short, text=text)
         assert running.call("get", ref=session.id)["labels"] == ({ids[1]: text} if text else {})
     several = error_of(running, NotFoundError, "path", ref=session.id, leaf=ids[1][:9])
-    assert several.startswith(f"3 entries begin with {ids[1][:9]}")
+    assert several.startswith(f"3 entries begin or end with {ids[1][:9]}")
+
+
+def test_ids_that_begin_alike_are_told_apart_by_their_ends(running: World) -> None:
+    """S0.27: as many of Codex's and opencode's ids, which begin with a time."""
+    session = running.session()
+    ids = [f"msg_0c7616cebe0159{'0' * 8}-{n}1b2c3d4e" for n in range(3)]
+    for entry_id in ids:
+        session.entry("message", id=entry_id, message={"role": "user", "content": "Hello."})
+        session.last = entry_id
+    running.seen(session)
+    assert running.call("path", ref=session.id)["idLength"] < 0
+    for entry_id in ids[1:]:
+        assert running.call("path", ref=session.id, leaf=entry_id[-9:])["leafId"] == entry_id
 
 
 def test_a_users_label_overrides_the_agents(forked: tuple[World, Forked]) -> None:
