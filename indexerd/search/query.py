@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 from indexerd.agents import ADAPTERS
@@ -279,13 +279,27 @@ class Finder:
     def spans(self, text: str) -> list[Span]:
         """Return where the first matching words are."""
         spans: list[Span] = []
-        for lo, hi, word in islice(self._found(text), _SPANS_MAX * len(self._taken)):
-            n = min(self._taken[word])
+        for lo, hi, n in islice(self._whole(text), _SPANS_MAX * len(self._taken)):
             if spans and spans[-1][1] == lo:  # no space between the words
                 spans[-1] = (spans[-1][0], hi, n)
             else:
                 spans.append((lo, hi, n))
         return spans
+
+    def _whole(self, text: str) -> Iterator[Span]:
+        """Find the matching words, those of a phrase only where it is whole, if it is anywhere."""
+        found = [(lo, hi, word, min(self._taken[word])) for lo, hi, word in self._found(text)]
+        whole = dict[int, set[int]]()  # by phrase: places in `found`
+        for n, before, last in self._spellings:
+            words: list[Collection[str]] = [*before, last]
+            for at in range(len(found) - len(before)) if before else ():
+                run = found[at : at + len(words)]
+                near = all(not _WORD.search(text, a[1], b[0]) for a, b in pairwise(run))
+                if near and all(one[2] in fits for one, fits in zip(run, words, strict=True)):
+                    whole.setdefault(n, set()).update(range(at, at + len(words)))
+        for at, (lo, hi, _, n) in enumerate(found):
+            if n not in whole or at in whole[n]:
+                yield lo, hi, n
 
 
 def snippet(text: str, find: Callable[[str], Sequence[Span]], *, markdown: bool) -> str:

@@ -84,6 +84,12 @@ def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
     )
 
 
+def test_a_snippet_shows_a_phrase_where_it_is_whole() -> None:
+    text = "A quarter, and an hour. " + "filler words " * 60 + "Every quarter of an hour, an hour."
+    shown = snippet(text, Finder(parse('"quarter of an hour"').terms).spans, markdown=False)
+    assert shown.endswith("Every «quarter» «of» «an» «hour», an hour.")
+
+
 def test_a_long_query_is_cut_with_a_warning() -> None:
     """The worst query costs as much as the longest allowed one."""
     asked = parse("word " * 5000)
