@@ -177,14 +177,13 @@ def search(limit: int, **params: Any) -> None:
     answer = cli.current().call("search", params | {"limit": most, "rows": not as_json})
     if cli.as_json(answer):
         return
-    hits = list[dict[str, Any]](answer["hits"])
     put(_found(answer, limit))
     warnings = answer.get("warnings", ())
     for warning in warnings:
         aside(f"indexerd: {safe(warning)}")
-    if len(hits) == most and limit < _PAGE:
+    if len(answer["hits"]) == most and limit < _PAGE:
         aside("there may be more: a larger -n")
-    if not hits and "no session matches these filters" not in warnings:
+    if not answer["hits"] and words.NO_MATCH not in warnings:
         shown = safe(params["query"])
         aside(f"no session matches {shown}" if '"' in shown else f'no session matches "{shown}"')
 

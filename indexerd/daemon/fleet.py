@@ -90,7 +90,7 @@ class FleetPart:
                 hint = "install it: pip install 'indexerd[fleet]'"
                 raise UsageError(f"the fleet needs the package {bad.name}", hint=hint) from None
             pipeline, library = self.pipeline, self.pipeline.library
-            told = library.index, library.shared, self.purge.forgotten.agents
+            parts = library.index, library.shared, self.purge.forgotten.agents
             text = lambda: pipeline.settings.fleet.text  # noqa: E731 - one line
             hides, hosts = library.files.exclusions.match, lambda: pipeline.settings.fleet.hosts
             self.machine = Machine(
@@ -98,7 +98,7 @@ class FleetPart:
                     self.path,
                     settings=lambda: pipeline.settings.fleet,
                     run=pipeline.read,
-                    outbox=lambda name: Outbox(*told, name=name, text=text),
+                    outbox=lambda name: Outbox(*parts, name=name, text=text),
                     inbox=Inbox(library.index, hides, hosts),
                     changed=pipeline.on_rows,
                     purge=self.purge.learn,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+NO_MATCH = "no session matches these filters"  # a warning of `search`
 _PLACES = {"name": "title", "cwd": "directory"}
 _BY_ROLE = {"user": "your prompt", "assistant": "answer"}
 _WHO = {"user": "You", "assistant": "Answer", "tool": "Result", "toolResult": "Result"}

@@ -27,6 +27,7 @@ import msgspec
 from tantivy import DocAddress, Document, Occur, Query, Searcher
 
 from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol.words import NO_MATCH
 from indexerd.search.index import (
     SCHEMA,
     Message,
@@ -148,7 +149,7 @@ def search(
     scope = index.store.matching(Filter(**fields), *filters)
     parsed, hits, warning = parse(rest), list[dict[str, Any]](), None
     if scope == [] and filters:
-        return [], ["no session matches these filters"]
+        return [], [NO_MATCH]
     if scope and filters and not rest.strip():
         return [_listed(row) for row in index.store.get_many(scope[:limit]).values()], []
     if index.is_there:

@@ -240,7 +240,7 @@ def nodes(
         node = {
             "ordinal": state.ordinals[row],
             "depth": before,
-            "kind": _kind(state, row, entry),
+            "kind": kind_of(state, row, entry),
             "type": shown_word(entry.type),
             "role": shown_word(entry.role) if entry.role else None,
             "label": label,
@@ -499,7 +499,7 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
     above = session.state.parent(row)
     step = {
         "ordinal": session.state.ordinals[row],
-        "kind": _kind(session.state, row, entry),
+        "kind": kind_of(session.state, row, entry),
         "type": entry.type[:WORD_MAX],
         "role": entry.role and entry.role[:WORD_MAX],
         "label": session.labels.get(entry.id),
@@ -514,7 +514,7 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
     return places | {key: value for key, value in step.items() if value is not None}
 
 
-def _kind(state: SessionState, row: int, entry: Entry) -> str:
+def kind_of(state: SessionState, row: int, entry: Entry) -> str:
     """Name an entry's kind; a sub-agent's first prompt, its parent's, is a `task`."""
     task = row in state.openings and state.header and state.header.subagent
     return "task" if task else entry.kind.name.lower()

@@ -68,7 +68,7 @@ class Projects:
         self._path = state_dir / "projects.jsonl"
         self._said: tuple[Move, ...] = ()  # by the user
         self._refused: set[str] = set()  # directories whose found moves the user took back
-        self._asked: dict[str, float] = {}  # times of repositories of which git told nothing
+        self._asked: dict[str, float] = {}  # times of repositories of which git said nothing
         self._still: set[str] = set()  # directories that exist below where a repository was
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._here: dict[str, _Repository] = {}

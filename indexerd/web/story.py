@@ -27,7 +27,7 @@ from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.clipped import arguments, beside_results
 from indexerd.sessions.edits import FileEdit, edits_of, since, text_of, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
+from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, kind_of, outline, shown_word
 from indexerd.times import iso_ms
 from indexerd.web.questions import asked, questions_of, reply_in
 
@@ -163,8 +163,8 @@ def node_of(
     """
     entry = entry if room.whole else as_seen(entry)
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
-    task = row in state.openings and bool(state.header and state.header.subagent)
-    plan = carries_out_plan(entry)
+    kind = kind_of(state, row, entry)
+    kind = "plan" if kind != "task" and carries_out_plan(entry) else kind
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     whole = "\n\n".join(filter(None, (whole, *(() if room.whole else map(asked, entry.tools)))))
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
@@ -182,7 +182,7 @@ def node_of(
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
-        kind="task" if task else "plan" if plan else entry.kind.name.lower(),
+        kind=kind,
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
@@ -200,7 +200,7 @@ def node_of(
         reply="" if room.whole else room.cut("\n".join(filter(None, said)), room.most),
         images=entry.images,
         pictures=[*pictures],
-        quiet=not task and is_quiet(entry, turn, whole.strip(JS_SPACE)),
+        quiet=kind != "task" and is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )

@@ -123,7 +123,7 @@ class _Session:
             for turn in self._turns
         ]
         every_turn = (chain(turn.request, *turn.answers) for turn in self._turns)
-        self._said = [frozenset(chain.from_iterable(s.terms for s in told)) for told in every_turn]
+        self._said = [frozenset(chain.from_iterable(s.terms for s in turn)) for turn in every_turn]
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -212,8 +212,8 @@ class _Session:
         """Return how much of the work was in turns that have half of a title's terms."""
         about = topics(title)
         turns = zip(self._work, self._said, strict=True)
-        told = (work for work, said in turns if len(about & said) >= max(2, len(about) / 2))
-        return sum(told) / (sum(self._work) or 1)
+        least, whole = max(2, len(about) / 2), sum(self._work) or 1
+        return sum(work for work, said in turns if len(about & said) >= least) / whole
 
     @cached_property
     def key_words(self) -> list[str]:
@@ -309,9 +309,9 @@ class _Session:
     @cached_property
     def written(self) -> list[str]:
         """The pull requests, issues and commits, the most central first."""
-        told = [each for each in self.titles if each[0] in _LABELS]
-        told.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
-        return [f"{_LABELS[kind]}: {title}" for kind, title in told]
+        labelled = [each for each in self.titles if each[0] in _LABELS]
+        labelled.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
+        return [f"{_LABELS[kind]}: {title}" for kind, title in labelled]
 
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
@@ -391,7 +391,7 @@ def describe(facts: Facts) -> Metadata:
     name, goals, decisions = session.name(), session.goals(), session.decisions()
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
-    told = (line for line in session.results() if line not in decisions)
+    results = (line for line in session.results() if line not in decisions)
     base = facts.cwd.rstrip("/") + ("\\" if "\\" in facts.cwd else "/")
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
@@ -400,7 +400,7 @@ def describe(facts: Facts) -> Metadata:
     sections = {
         "## Goal": goals,
         "## Key Decisions": decisions,
-        "## Outcome": [*session.written[:_TITLES], *told],
+        "## Outcome": [*session.written[:_TITLES], *results],
         "## Next Steps": session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }

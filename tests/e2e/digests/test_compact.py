@@ -121,7 +121,7 @@ def test_an_abandoned_branch_is_summarized(running: World) -> None:
     """S1.27, S1.28: it is summarized on request, stored once per leaf and shown by `branches`."""
     session = branched_session(running)
     before = prints(running)
-    tip = session.left_leaf  # type: ignore[attr-defined] # see `told`
+    tip = session.left_leaf  # type: ignore[attr-defined] # as above
     text = running.run("branch-summary", session.id, tip)
     assert "The user explored a different conversation branch" in text
     running.call("branch_summary", ref=session.id, leaf=tip, instructions="the host")
