@@ -46,12 +46,12 @@ KIND_MASK = 0x0F
 TURN_SHIFT = 4
 TURN_MASK = 0x30
 MESSAGE = 0x40  # counts as a message of the session, whatever its kind
-PAID = 0x80  # not an answer, but has the cost of a model call: a summary, a cache refresh
+EXTRA = 0x80  # has what its kind does not show: a model call's cost, or in a tool's result a reply
 
 
-def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False, paid: bool = False) -> int:
+def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False, extra: bool = False) -> int:
     """Pack a node's kind, turn mark and flags into its one-byte code."""
-    return kind | (turn << TURN_SHIFT) | (MESSAGE if message else 0) | (PAID if paid else 0)
+    return kind | (turn << TURN_SHIFT) | (MESSAGE if message else 0) | (EXTRA if extra else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     text: str = ""
     cleared: bool = False  # the agent itself no longer sends it
     patch: tuple[str, ...] = ()  # the lines of the diff that the agent stored with an edit
+    reply: str = ""  # what the user says in it, as Markdown
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -197,6 +198,18 @@ class Entry(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The trimmed, non-empty text blocks, joined by newlines."""
         return "\n".join(part for part in (text.strip(JS_SPACE) for text in self.texts) if part)
+
+    @property
+    def reply(self) -> str:
+        """What the user says in the results of tools, as Markdown."""
+        return "\n".join(result.reply for result in self.results if result.reply)
+
+    @property
+    def said(self) -> str:
+        """What a person or the model says in it: of a tool's entry, only the user's reply."""
+        if self.kind is Kind.TOOL:
+            return self.reply
+        return f"{self.text}\n\n{self.reply}".strip() if self.reply else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from indexerd.agents.json_lines import (
     time_ms,
     tokens_of,
 )
+from indexerd.agents.replies import opencode_answers
 from indexerd.entries import (
     Compaction,
     Entry,
@@ -53,8 +54,8 @@ from indexerd.entries import (
 )
 from indexerd.times import iso_of_ms
 
-_SUMMARY = code(Kind.COMPACTION, paid=True)
-_UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is unfinished, or failed
+_SUMMARY = code(Kind.COMPACTION, extra=True)
+_UNSUMMED = code(Kind.OTHER, extra=True)  # a summary that is unfinished, or failed
 _OF_ROLE = {
     "synthetic": Kind.CUSTOM,
     "system": Kind.SYSTEM,
@@ -350,7 +351,7 @@ def _result(part: Fields) -> ToolResult:
         kept = string(of.get("output")) if of.get("interrupted") is True else ""
         text = kept or string(state.get("error")) or joined
     name, call = string(part.get("tool")), string(part.get("callID"))
-    return ToolResult(call, name, text, cleared=_is_cleared(part))
+    return ToolResult(call, name, text, cleared=_is_cleared(part), reply=opencode_answers(state))
 
 
 def _is_cleared(part: Fields) -> bool:

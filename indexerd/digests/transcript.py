@@ -53,6 +53,8 @@ def summarizable_messages(
         selected: ContextMessage | None = message
         if role == "user":
             selected = _own(message) if kind is Kind.USER else _under_user(message, state, agent)
+        elif message.result and message.result.reply:
+            selected = replace(_as(message, Kind.USER), texts=(message.result.reply,), result=None)
         elif role == "assistant":
             spoken = _as(message, Kind.ASSISTANT) if kind is Kind.COMPACTION else message
             calls = map(_without_approvals, spoken.calls) if agent == "codex" else spoken.calls

@@ -78,7 +78,6 @@ EMPTY = "no user/assistant conversation to index"
 _GROWING = frozenset({"codex", "opencode"})
 _LIKE_HEADS = re.compile(r"^(?=(?:User|Assistant): )", re.MULTILINE)  # as in a pasted chat
 _schema = cache(Metadata.model_json_schema)
-_ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
 Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library
 
@@ -462,9 +461,9 @@ def _newest_first(
     read, old = ADAPTERS[info.agent].read, False
     for row in state.up(state.leaf):
         old = old or row == described
-        role = _ROLES.get(state.kind(row))
+        role = state.speaker(row)
         line = lines.row(row) if role else b""
-        if role and line and (text := own_words(read(line, state.id(row)).text)):
+        if role and line and (text := own_words(read(line, state.id(row)).said)):
             text = _LIKE_HEADS.sub("> ", text[-MESSAGE_MAX:])
             yield Section(f"{role.capitalize()}: ", role, text, old)
 

@@ -8,7 +8,8 @@ from typing import Any
 NO_MATCH = "no session matches these filters"  # a warning of `search`
 _PLACES = {"name": "title", "cwd": "directory"}
 _BY_ROLE = {"user": "your prompt", "assistant": "answer"}
-_WHO = {"user": "You", "assistant": "Answer", "tool": "Result", "toolResult": "Result"}
+_WHO = {"user": "You", "reply": "You", "assistant": "Answer"}
+_WHO |= {"tool": "Result", "toolResult": "Result"}
 _WHO |= {"bash": "Shell command", "custom": "Client", "branch_summary": "Abandoned branch"}
 
 

@@ -13,7 +13,7 @@ import asyncio
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -49,8 +49,7 @@ _CORRECTED = "did not quote the entry exactly: the excerpt is now the entry's ow
 _FALSE = "quoted words that are not in the entry: dropped"
 SUMMARIES_SHARE = 4  # summaries may take a fourth of the space
 
-_ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
-_SUMMARIES = {Kind.COMPACTION: "summary", Kind.BRANCH_SUMMARY: "summary"}
+_SUMMARIES = frozenset({Kind.COMPACTION, Kind.BRANCH_SUMMARY})
 _PLAIN = re.compile(r"[\w.-]{1,128}", re.ASCII)
 _HEAD = rf"\[{_PLAIN.pattern}\] (?:User|Assistant|Summary): "
 _LIKE_HEADS = re.compile(rf"^(?={_HEAD})", re.ASCII | re.MULTILINE)
@@ -149,14 +148,18 @@ class Context:
 def read_context(session: OpenSession, *, max_bytes: int, clean: Redactor) -> Context:
     state = session.state
 
-    def sections(roles: Mapping[Kind, str]) -> Iterator[Section]:
+    def messages() -> Iterator[Section]:
         for row in state.up(state.leaf):
-            kind = state.kind(row)
-            if kind in roles and not ((entry := read(row)).unseen and kind in _ROLES):
-                yield section_of(state.id(row), roles[kind], entry.text, row)
+            if (role := state.speaker(row)) and not (entry := read(row)).unseen:
+                yield section_of(state.id(row), role, entry.said, row)
+
+    def summaries() -> Iterator[Section]:
+        for row in state.up(state.leaf):
+            if state.kind(row) in _SUMMARIES:
+                yield section_of(state.id(row), "summary", read(row).text, row)
 
     with session.reading() as read:
-        return compose(sections(_ROLES), sections(_SUMMARIES), max_bytes, clean)
+        return compose(messages(), summaries(), max_bytes, clean)
 
 
 def section_of(entry_id: str, role: str, text: str, row: int) -> Section:

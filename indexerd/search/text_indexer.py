@@ -21,7 +21,7 @@ import msgspec
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import PROMPTED
 from indexerd.agents.json_lines import own_words
-from indexerd.entries import PAID, Entry, Kind, Turn
+from indexerd.entries import EXTRA, Entry, Kind, Turn
 from indexerd.errors import SessionUnreadableError
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
@@ -35,9 +35,8 @@ BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many 
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_RULES = "9"  # version of the rules for facts; a new one makes all sessions be read again
+_RULES = "10"  # version of the rules for facts; a new one makes all sessions be read again
 
-_SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 
 
@@ -163,11 +162,13 @@ class TextIndexer:
         try:
             with self._files.lines(session_id) as lines:
                 for row, says, entry in _sum_up(info, state, lines, progress, rows):
-                    if says and (entry.kind in _SAYS or entry.plan) and entry.text:
-                        text = own_words(entry.text[: 4 * TEXT_MAX])
+                    role = state.speaker(row)
+                    said = entry.said if role else entry.text if entry.plan else ""
+                    if says and said:
+                        text = own_words(said[: 4 * TEXT_MAX])
                         text = self._secrets.message(text, TEXT_MAX)
-                        words = entry.id, entry.role or "", entry.timestamp, text
-                        messages.append(Message(row, *words))
+                        role = role or entry.role or ""
+                        messages.append(Message(row, entry.id, role, entry.timestamp, text))
                 if is_last:  # rows that may still change are read at each step and not stored
                     now = _decode(_encode(progress))
                     rest, done = range(end, len(state)), {*path[bisect_left(path, end) :]}
@@ -227,7 +228,7 @@ def _next_rows(
     at, end = bisect_left(path, progress.rows), max(progress.rows, len(state) - state.unsettled)
     rows, size = list[_Row](), 0
     for row in range(min(first, progress.rows), end):
-        says = row >= first and (state.kind(row) in _SAYS or bool(state.codes[row] & PAID))
+        says = row >= first and bool(state.speaker(row) or state.codes[row] & EXTRA)
         on_path = at < len(path) and path[at] == row
         at += on_path
         does = on_path and _does(state, row)

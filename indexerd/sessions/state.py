@@ -23,7 +23,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from indexerd.agents.base import NOWHERE, ROOT, Tree
-from indexerd.entries import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Turn
+from indexerd.entries import EXTRA, KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Turn
 from indexerd.privacy.sanitize import clean_line
 
 __all__ = ["NOWHERE", "ROOT", "SessionState", "message_rows", "name_at", "names_on", "rows_between"]
@@ -83,6 +83,13 @@ class SessionState(Tree):
 
     def turn_of(self, row: int) -> Turn:
         return Turn((self.codes[row] & TURN_MASK) >> TURN_SHIFT)
+
+    def speaker(self, row: int) -> str:
+        """Return who speaks in a row: user (also by a tool's result), assistant, or ""."""
+        kind = self.kind(row)
+        if kind is Kind.USER or (kind is Kind.TOOL and self.codes[row] & EXTRA):
+            return "user"
+        return "assistant" if kind is Kind.ASSISTANT else ""
 
     def path(self, leaf: int | None = None) -> array[int]:
         """Return the rows from the root to a leaf, by default the current one."""

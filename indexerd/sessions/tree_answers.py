@@ -200,11 +200,11 @@ def _takes(mode: str, kind: Kind, entry: Entry, label: str | None, *, quiet: boo
     if entry.type == "usage" or quiet:
         return False
     if mode == "user-only":
-        return kind is Kind.USER
+        return kind is Kind.USER or replies(entry)
     if mode == "labeled-only":
         return label is not None
     if mode == "no-tools" and kind in (Kind.TOOL, Kind.CALL):
-        return False
+        return replies(entry)
     return kind not in _BOOKKEEPING and entry.type not in _BOOKKEEPING_TYPES
 
 
@@ -224,7 +224,7 @@ def nodes(
     depths = array("i")  # by real depth: shown rows from the root to the current one
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
         entry, label = as_seen(read(row)), labels.get(state.id(row))
-        plain = "".join(entry.texts).strip(JS_SPACE)
+        plain = entry.reply if replies(entry) else "".join(entry.texts).strip(JS_SPACE)
         text = clean_line((plain or _without_words(entry))[:LOOKED_AT], NODE_TEXT_MAX)
         quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
         shown = _takes(mode, state.kind(row), entry, label, quiet=quiet)
@@ -504,7 +504,7 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
         "role": entry.role and entry.role[:WORD_MAX],
         "label": session.labels.get(entry.id),
         "timestamp": entry.timestamp[:WORD_MAX],
-        "text": "".join(as_seen(entry).texts)[:limit],
+        "text": (entry.reply if replies(entry) else "".join(as_seen(entry).texts))[:limit],
         "customType": entry.custom_type,
         "display": entry.display,
         "fromId": entry.from_id,
@@ -516,8 +516,14 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
 
 def kind_of(state: SessionState, row: int, entry: Entry) -> str:
     """Name an entry's kind; a sub-agent's first prompt, its parent's, is a `task`."""
-    task = row in state.openings and state.header and state.header.subagent
-    return "task" if task else entry.kind.name.lower()
+    if row in state.openings and state.header and state.header.subagent:
+        return "task"
+    return "reply" if replies(entry) else entry.kind.name.lower()
+
+
+def replies(entry: Entry) -> bool:
+    """Return whether an entry is a tool's result in which the user says something."""
+    return entry.kind is Kind.TOOL and bool(entry.reply)
 
 
 def _compaction(entry: Entry) -> dict[str, Any]:

@@ -26,7 +26,7 @@ FIRST = (30, 60_000)  # messages and characters rendered before the live page is
 WHOLE = (sys.maxsize, 4_000_000)  # in an exported page: at most some seconds
 
 _MESSAGES = frozenset(
-    {"user", "task", "plan", "assistant", "call", "custom", "compaction", "branch_summary"}
+    {"user", "reply", "task", "plan", "assistant", "call", "custom", "compaction", "branch_summary"}
 )
 _SLOT = "\ue000{}\ue000"  # stands for a diff; texts have no such characters
 _MARK = re.compile(r"([\\`*_\[\]<>#&|~!$])")
@@ -81,7 +81,7 @@ def rendered(document: Document, messages: int, left: int) -> dict[str, Any]:
     """
     shown = dict[int, str]()
     for node in [*_path(document), *document["nodes"]]:
-        text = node["text"] if node["kind"] in _MESSAGES else node.get("reply", "")
+        text = node["text"] if node["kind"] in _MESSAGES else ""
         if node["row"] in shown or not text.strip():
             continue
         left -= len(text)

@@ -20,16 +20,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.claude.human import as_seen, carries_out_plan
-from indexerd.agents.json_lines import Fields, as_dict, as_list, string
+from indexerd.agents.json_lines import as_dict, as_list, string
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.clipped import arguments, beside_results
 from indexerd.sessions.edits import FileEdit, edits_of, since, text_of, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, kind_of, outline, shown_word
+from indexerd.sessions.tree_answers import (
+    WORD_MAX,
+    is_quiet,
+    kind_of,
+    outline,
+    replies,
+    shown_word,
+)
 from indexerd.times import iso_ms
-from indexerd.web.questions import asked, questions_of, reply_in
+from indexerd.web.questions import asked, is_question
 
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 PATH_MAX = 4096
@@ -37,7 +44,7 @@ CALLS_MAX = 50  # of a node
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
 _BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
-_SPOKEN = frozenset({"user", "task", "plan", "assistant", "bash", "compaction"})
+_SPOKEN = frozenset({"user", "reply", "task", "plan", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
 
@@ -89,7 +96,6 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     thinking: str = ""
     model: str = ""
     failed: int = 0  # calls, or the answer itself
-    reply: str = ""  # what the user said in a tool's result
     images: int = 0
     pictures: list[Image] = []  # those of the images that can be shown
     quiet: bool = False  # only calls, or bookkeeping
@@ -130,7 +136,6 @@ class Room:
     whole: bool = False  # with all arguments of calls
     lost: list[dict[str, Any]] = field(default_factory=list)  # each text that was cut
     tools: dict[str, str] = field(default_factory=dict)  # by call id; results may not name theirs
-    questions: dict[str, list[Fields]] = field(default_factory=dict)  # by call id
     failed: set[str] = field(default_factory=set)  # ids of calls
     patches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # diffs that agents stored
 
@@ -166,19 +171,21 @@ def node_of(
     kind = kind_of(state, row, entry)
     kind = "plan" if kind != "task" and carries_out_plan(entry) else kind
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
-    whole = "\n\n".join(filter(None, (whole, *(() if room.whole else map(asked, entry.tools)))))
+    if not room.whole:
+        reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
+        whole = "\n\n".join(filter(None, (whole, *map(asked, entry.tools), reply)))
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
-    room.questions.update((call.id, questions_of(call)) for call in entry.tools if call.id)
     room.failed.update(entry.failed)
     room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
     results = _results(entry, room)
-    if entry.kind is Kind.TOOL and results:
+    if replies(entry) and not room.whole:
+        whole, results = entry.reply, []
+    elif entry.kind is Kind.TOOL and results:
         before = beside_results(entry, entry.texts)
         whole = whole if before is None or len(results) == 1 else before
     most = sys.maxsize if room.whole else CALLS_MAX
     text = room.fit(entry, "text", whole)
-    said = (reply_in(each.text, room.questions.get(each.call, [])) for each in entry.results)
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
@@ -196,8 +203,7 @@ def node_of(
         results=results[:most],
         thinking=room.fit(entry, "thinking", "\n\n".join(entry.thinking)),
         model=_one_line(entry.model, WORD_MAX) if entry.model else "",
-        failed=len(entry.failed) or int(wrong),
-        reply="" if room.whole else room.cut("\n".join(filter(None, said)), room.most),
+        failed=0 if kind == "reply" else len(entry.failed) or int(wrong),
         images=entry.images,
         pictures=[*pictures],
         quiet=kind != "task" and is_quiet(entry, turn, whole.strip(JS_SPACE)),
@@ -210,7 +216,7 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
     given = arguments(call)
     if room.redact:  # before a diff takes the lines of a secret apart
         given = _redacted(given, room.redact)
-    shown = call.detail or _steps(given) or ("" if questions_of(call) else given) or ""
+    shown = call.detail or _steps(given) or ("" if is_question(call) else given) or ""
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
     edits = edits_of(call.name, given)
     for edit in edits:

@@ -157,11 +157,11 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     title_of(page, "Which region?").click()
     expect(page.locator("#path .aim")).to_contain_text("In which country?")
     page.go_back()
-    said = 'User has answered your questions: "In which country?"="Norway". You can now continue.'
-    asking.prompt([{"type": "tool_result", "tool_use_id": "t1", "content": said}])
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "User has answered: …"}
+    asking.prompt([result], toolUseResult=asked | {"answers": {"In which country?": "Norway"}})
     expect(first.get_by_role("heading", level=2)).to_have_text("Pinned")
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
-    expect(question.locator(".said.user").last).to_contain_text("In which country?: Norway")
+    expect(question.locator(".said.reply")).to_contain_text("In which country?: Norway")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
     page.get_by_role("link", name="most prompts").click()

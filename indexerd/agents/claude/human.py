@@ -22,10 +22,14 @@ from msgspec.structs import replace
 
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
 from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
+from indexerd.agents.replies import claude_answers, reason_in
 from indexerd.entries import Entry, Kind, Turn, code
 
-RESULT = code(Kind.TOOL, message=True)
-FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
+RESULTS = {
+    (turn, replied): code(Kind.TOOL, turn=turn, message=True, extra=replied)
+    for turn in (Turn.OPEN, Turn.FAILED)
+    for replied in (False, True)
+}
 INTERRUPTED = code(Kind.ASSISTANT, turn=Turn.FAILED)
 
 _OUTPUT = (
@@ -111,7 +115,9 @@ def _user(line: Fields, child: bool) -> LineClass:
     results = [block for block in content if block.get("type") == "tool_result"]
     if results or "toolUseResult" in line:
         failed = any(result.get("is_error") is True for result in results)
-        return LineClass(FAILED_RESULT if failed or line.get("toolDenialKind") else RESULT)
+        turn = Turn.FAILED if failed or line.get("toolDenialKind") else Turn.OPEN
+        replied = any(reply_in(line, result, len(results)) for result in results)
+        return LineClass(RESULTS[turn, replied])
     text = "\n".join(words(content))
     machine = _by_machine(line, text)
     if machine is not None:
@@ -119,6 +125,18 @@ def _user(line: Fields, child: bool) -> LineClass:
     if not text and not _pictured(content):
         return LineClass(Kind.CUSTOM)
     return LineClass(PROMPTED if child else PROMPT, request(text) or text)
+
+
+def reply_in(line: Fields, result: Fields, results: int) -> str:
+    """Return what the user says in one of a line's results, as Markdown, or ""."""
+    if result.get("is_error") is True:
+        return reason_in("".join(result_texts(result)))
+    return claude_answers(line.get("toolUseResult")) if results == 1 else ""
+
+
+def result_texts(block: Fields) -> list[str]:
+    blocks = as_blocks(block.get("content")) if block.get("type") == "tool_result" else []
+    return [string(block.get("text")) for block in blocks]
 
 
 def _by_machine(line: Fields, text: str) -> int | None:

@@ -17,6 +17,8 @@ from indexerd.agents.claude.human import (
     heading_of,
     plan_of,
     prompt_words,
+    reply_in,
+    result_texts,
     said,
     shown,
     words,
@@ -72,7 +74,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         tokens=_tokens(line, message) if is_answer else None,
         thinking=tuple(filter(None, thinking)),
         images=_images(line, what, content) if not is_answer else 0,
-        results=tuple([_result(result, _patch(line, len(results))) for result in results]),
+        results=tuple([_result(line, result, len(results)) for result in results]),
         sent=sent if sent != seen else None,
         sent_as="user" if hook or what.code == PROMPTED else None,
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
@@ -97,7 +99,7 @@ def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:
         return prompt_words(content)
     texts = texts_in(content)
     if what.kind is Kind.TOOL:
-        texts += [text for block in content for text in _result_texts(block)]
+        texts += [text for block in content for text in result_texts(block)]
     elif what.kind is Kind.COMPACTION:
         texts = ["\n".join(texts)]
     elif what.kind is Kind.BASH:
@@ -105,9 +107,13 @@ def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:
     return [] if what.code == INTERRUPTED else texts
 
 
-def _result(block: Fields, patch: tuple[str, ...]) -> ToolResult:
-    text = "".join(_result_texts(block))
-    return ToolResult(string(block.get("tool_use_id")), text=text, patch=patch)
+def _result(line: Fields, block: Fields, results: int) -> ToolResult:
+    return ToolResult(
+        call=string(block.get("tool_use_id")),
+        text="".join(result_texts(block)),
+        patch=_patch(line, results),
+        reply=reply_in(line, block, results),
+    )
 
 
 def _patch(line: Fields, results: int) -> tuple[str, ...]:
@@ -117,11 +123,6 @@ def _patch(line: Fields, results: int) -> tuple[str, ...]:
     for part in map(as_dict, parts if results == 1 else ()):
         lines += ["@@", *(text for text in as_list(part.get("lines")) if isinstance(text, str))]
     return tuple(lines[1:])
-
-
-def _result_texts(block: Fields) -> list[str]:
-    blocks = as_blocks(block.get("content")) if block.get("type") == "tool_result" else []
-    return [string(block.get("text")) for block in blocks]
 
 
 def _images(line: Fields, what: LineClass, content: list[Fields]) -> int:

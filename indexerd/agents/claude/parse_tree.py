@@ -52,8 +52,7 @@ from indexerd.agents.base import (
     Tree,
 )
 from indexerd.agents.claude.human import (
-    FAILED_RESULT,
-    RESULT,
+    RESULTS,
     content_of,
     plan_of,
     preview,
@@ -319,7 +318,7 @@ def _free(tree: Tree, name: str) -> str:
 
 def _follows(what: LineClass) -> bool:
     """Return whether a line continues the current request, whatever parent it names."""
-    return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
+    return what.kind is Kind.ASSISTANT or what.code in RESULTS.values() or what.queued
 
 
 def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:

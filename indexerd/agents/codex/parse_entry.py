@@ -29,6 +29,7 @@ from indexerd.agents.json_lines import (
     patched_files,
     string,
 )
+from indexerd.agents.replies import codex_answers
 from indexerd.entries import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
@@ -140,12 +141,14 @@ def _output(item: Fields) -> Fields:
     outer = as_dict(output)
     blocks = as_blocks(outer.get("output", outer.get("content")) if outer else output)
     texts = tuple(texts_of(blocks))
+    text = "".join(texts)
+    result = ToolResult(call, name_of(item.get("name")), text, reply=codex_answers(text))
     return {
         "kind": Kind.TOOL,
         "failed": (call,) if call and failed(output) else (),
         "texts": texts,
         "images": images_in(blocks),
-        "results": (ToolResult(call, name_of(item.get("name")), "".join(texts)),),
+        "results": (result,),
     }
 
 

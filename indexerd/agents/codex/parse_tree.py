@@ -42,6 +42,7 @@ from indexerd.agents.json_lines import (
     scan_lines,
     string,
 )
+from indexerd.agents.replies import codex_answers
 from indexerd.entries import MESSAGE, Base, Header, Kind, Turn, code
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.times import DAY_MS, iso_ms
@@ -56,7 +57,6 @@ _LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # may precede the p
 _COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
 _ASKING = "request_user_input"  # the tool that asks the user
-_TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
 _PROGRAM = code(Kind.CUSTOM, message=True)
 Sums = tuple[int, int, int]  # tokens by _COUNTS
 
@@ -262,8 +262,10 @@ class _Scanner:
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
             late = memory.tasks and not memory.open  # it does not reopen the turn
-            came = _TOOL_FAILED if failed(item.get("output")) else Kind.TOOL
-            self._add(Kind.CALL if late else came, own)
+            output = item.get("output")
+            turn = Turn.FAILED if failed(output) else Turn.OPEN
+            replied = bool(codex_answers(string(output)))
+            self._add(Kind.CALL if late else code(Kind.TOOL, turn=turn, extra=replied), own)
         elif kind == "agent_message":  # another agent's; a task is this thread's prompt
             task, name = parse_entry.task_in(parse_entry.texts_of(as_blocks(item.get("content"))))
             if (task or name) and self.memory.asks == _PROGRAM:

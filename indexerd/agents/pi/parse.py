@@ -39,8 +39,8 @@ from indexerd.agents.json_lines import (
     tokens_of,
 )
 from indexerd.entries import (
+    EXTRA,
     MESSAGE,
-    PAID,
     Command,
     Compaction,
     Edit,
@@ -129,7 +129,7 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
     else:
         says = message if kind == "message" else line
         packed = _ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
-        packed |= PAID if isinstance(says.get("usage"), dict) else 0
+        packed |= EXTRA if isinstance(says.get("usage"), dict) else 0
     own, parent = string(line.get("id")), string(line.get("parentId")) or None
     if not ids:
         own, parent = made_id(row), made_id(row - 1) if row else None

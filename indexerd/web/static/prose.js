@@ -17,7 +17,7 @@
 
   function seed({ html, nodes, digests, meta }) { // HTML that came with the document
     if (!html) return;
-    for (const node of nodes) if (html.nodes[node.row] !== undefined) known.set((node.kind === "tool" && node.reply) || node.text, html.nodes[node.row]);
+    for (const node of nodes) if (html.nodes[node.row] !== undefined) known.set(node.text, html.nodes[node.row]);
     digests.forEach((digest, at) => known.set(digest.content, html.digests[at]));
     if (meta?.summary) known.set(meta.summary, html.summary);
   }

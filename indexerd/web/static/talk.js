@@ -11,7 +11,7 @@
   const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
-  const ALONE = new Set(["user", "task", "plan", "compaction", "branch_summary", "custom", "bash"]);
+  const ALONE = new Set(["user", "reply", "task", "plan", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
   let items = new Map(); // by key
   let spots = new Map(); // place -> item
@@ -24,7 +24,6 @@
 
   const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
     (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
-  const replies = ({ kind, reply }) => reply && kind === "tool"; // else the question is in the same entry
   const edited = (node) => (node.calls || []).some((call) => call.edits);
 
   function grouped(path) { // the items of a path, by the digest that covers them
@@ -44,7 +43,7 @@
       const node = story.nodes[place];
       if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
-      const alone = node.reply || (ALONE.has(node.kind) && (node.text || !node.quiet)) ||
+      const alone = (ALONE.has(node.kind) && (node.text || !node.quiet)) ||
         (node.kind === "call" && node.text.trim()) || // a question
         (node.kind === "assistant" && (node.text.trim() || node.pictures));
       if (alone && !node.hidden) {
@@ -114,7 +113,7 @@
   }
 
   function itemBox(item) {
-    const one = !item.places ? later(el("article", `said ${replies(item.nodes[0]) ? "user" : item.nodes[0].kind}`), () => saidParts(item.place))
+    const one = !item.places ? later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place))
       : item.open ? later(el("div", "edits"), () => (unfold(item), []))
         : later(el("details", "fold"), () => summaryOf(item));
     if (!item.places) one.tabIndex = -1;
@@ -159,19 +158,17 @@
 
   function saidParts(place) {
     const node = story.nodes[place], asks = /^(user|task|plan)$/.test(node.kind);
-    const head = el("header", "", el("h3", "", replies(node) ? "You" : who({ ...node, kind: node.kind === "call" ? "assistant" : node.kind, results: null })));
+    const head = el("header", "", el("h3", "", who({ ...node, kind: node.kind === "call" ? "assistant" : node.kind, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
-    if (node.failed && !replies(node)) head.append(el("span", "bad", "failed"));
+    if (node.failed) head.append(el("span", "bad", "failed"));
     if (node.model && (story.doc.session.models || []).length > 1) head.append(el("span", "", node.model));
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
     const spent = asks ? turn(place) : "";
     head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
       el("span", "acts", indexerd.labelButton?.(), link));
-    if (replies(node)) return [head, prose(node.reply)];
     const text = node.kind === "bash" ? pre(node.text) : prose(node.text);
-    const reply = node.reply ? el("div", "said user", el("header", "", el("h3", "", "You")), prose(node.reply)) : "";
-    return [head, text, ...pictures(node), cutNote(node), reply];
+    return [head, text, ...pictures(node), cutNote(node)];
   }
 
   function pictures(node) {

@@ -13,7 +13,8 @@ import pytest
 
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from tests.e2e import terminal
-from tests.e2e.world import Session, World, append, iso, until
+from tests.e2e.clients import ClaudeSession
+from tests.e2e.world import Session, World, append, hit_by, iso, until
 
 
 class Forked(Session):
@@ -342,3 +343,23 @@ def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None
         found = running.call("context", ref=session.id, leaf=tip)
         assert (found["model"]["modelId"], found["thinkingLevel"]) == (model, "high")
         assert {message["text"] for message in found["messages"]} <= {"One.", "Two.", "Three."}
+
+
+def test_what_a_user_answers_is_found_and_shown_as_his(running: World) -> None:
+    """The answer to an agent's question is the user's, in a search, the tree and the path."""
+    asking = ClaudeSession(running.root / "home")
+    asking.prompt("Which region?")
+    asked = {"questions": [{"question": "In which country?", "header": "Country"}]}
+    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": asked}
+    asking.answer([call], stop="tool_use")
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "User has answered: …"}
+    answers = {"In which country?": "Liechtenstein"}
+    own = asking.prompt([result], toolUseResult=asked | {"answers": answers})
+    until(lambda: asking.id in hit_by(running, "liechtenstein"), "the answer")
+    hit = running.call("search", query="liechtenstein")["hits"][0]
+    assert (hit["entryId"], hit["role"]) == (own, "user")
+    for mode in ("user-only", "no-tools"):
+        node = running.call("tree", ref=asking.id, filter=mode)["nodes"][-1]
+        assert (node["kind"], node["text"]) == ("reply", "- Country: Liechtenstein")
+    assert "You: - Country: Liechtenstein" in running.run("path", asking.id)
+    assert running.row(asking.id)["userMessageCount"] == 1
