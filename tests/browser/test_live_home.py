@@ -147,6 +147,7 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     expect(first.get_by_role("heading", level=2)).to_have_text("Waiting for you")
     expect(title_of(page, "Which region?")).to_have_count(1)
     facts = first.locator("li", has_text="Which region?").locator(".facts-line li")
+    expect(first).to_contain_text("In which country?")
     expect(facts).to_contain_text(["now", "claude", "asks", "claude-x", "1 prompt"])
     there = home.open(tabs, f"/s/{asking.id}")
     question = there.locator("#path")
