@@ -45,7 +45,9 @@ _TEMPLATE = lazy_pattern(  # of a command, whose argument is in it
     re.DOTALL,
 )
 _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
-_TAG = lazy_pattern(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
+_TAG = lazy_pattern(  # but what stands in a code span is meant to be read
+    r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"
+)
 _SHELL = lazy_pattern(
     r"^[ \t]*(?:\(\w{1,40}\) )?[\w.-]{1,40}@[\w.-]{1,60}:.*(?:\n.*\S.*){0,400}", re.MULTILINE
 )
@@ -178,7 +180,7 @@ def sentences(text: str) -> list[str]:
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
-    blocks = _blocks(_TAG.sub("", text))
+    blocks = _blocks(_TAG.sub(r"\1", text))
     pieces = chain.from_iterable(_END.split(b) for b in blocks)
     tidied = (tidy(piece[:_SENTENCE_MAX]) for piece in pieces)
     return [sentence for sentence in tidied if any(map(str.isalpha, sentence))]

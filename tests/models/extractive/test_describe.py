@@ -185,6 +185,12 @@ def test_the_description_announces_no_work(coming: str, done: str) -> None:
     assert of(asked, ("assistant", f"{coming}\n\n{done}")).description == done
 
 
+def test_code_spans_keep_their_angles() -> None:
+    done = "Changed `List<String>` to `Map<K, V>` in <b>all</b> services."
+    found = of(("user", "Use maps for the names of services"), ("assistant", done))
+    assert "`List<String>` to `Map<K, V>` in all services" in found.summary
+
+
 def test_a_request_without_a_result_is_told_as_asked() -> None:
     """S0.19: a mark of a secret is no tag, and a swear word is not quoted."""
     found = of(("user", "delete the idiot staging database with [redacted:aws-key-id]"))
