@@ -19,6 +19,8 @@ _REASON = re.compile(
     r"(?!The user wants to clarify))(.+)",
     re.DOTALL,
 )
+# How the results begin in Claude Code, Codex and opencode.
+_REJECTED = ("The user doesn't want to ", "exec command rejected by user", "The user rejected ")
 _MOST = 20  # questions of one call
 _NOTE = "user_note: "  # in Codex
 
@@ -33,6 +35,11 @@ def question_in(arguments: Any) -> str:
     """Return the first question that a call with these arguments asks, as one line."""
     first = next(iter(questions_in(arguments)), {})
     return safe_line(string(first.get("question"))) or "The agent asks something."
+
+
+def is_rejection(result: str) -> bool:
+    """Return whether the result of a call that failed says that the user rejected the call."""
+    return result.startswith(_REJECTED)
 
 
 def reason_in(result: str) -> str:
