@@ -85,6 +85,7 @@ _TITLES = (*_TITLE_LINES, "summary", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _COPYING = re.compile(r".*/agent-a(?:compact|prompt_suggestion|side_question)-")
+_OBSERVING = "-claude-mem-observer-sessions/"  # in which a plug-in follows another session
 _ASKING, _PLANNING = "AskUserQuestion", "ExitPlanMode"  # tools that wait for the user
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
 _KEPT = ("preservedSegment", "preservedMessages")  # in a compaction's metadata
@@ -207,7 +208,7 @@ def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
     name = tree.file.rpartition("/")[2].removesuffix(".zst")  # of the copy in our archive
     stem = replace_surrogates(name.removesuffix(".jsonl"))
     own, parent = (stem or writer)[:_ID_MAX], parent_of(tree.file)
-    child = bool(parent) or stem.startswith("agent-")
+    child = bool(parent) or stem.startswith("agent-") or _OBSERVING in tree.file
     above = (parent or writer)[:_ID_MAX] if child else own
     # Lines state the version of the program, not of the format.
     header = Header(own, cwd="", created_at=memory.begun, version=1, subagent=child)

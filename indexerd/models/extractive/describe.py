@@ -147,9 +147,6 @@ class _Session:
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
             name = self._made()
-        if lexicon.OBSERVER.search(self._facts.cwd):
-            seen = (s for turn in self._turns for s in turn.request if len(meaning(s.terms)) > 1)
-            return f"Memory observer: {next((headline(s.text) for s in seen), name)}"
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0

@@ -71,10 +71,6 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "OCRの結果画面に項目番号を表示してください。",
             "OCRの結果画面に項目番号を表示してください",
         ),
-        (
-            "## User Input\n\n```text\nshow tax numbers in invoices\n```\n\nFill the template.",
-            "Show tax numbers in invoices",
-        ),
         ("please execute this plan docs/plans/upload-retry-plan.md.", "Upload retry plan"),
         (
             "Replace the hand-written date parsing in the report module with the standard function",
@@ -144,11 +140,6 @@ SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", "Done in t
         ([*SMALL, ASKED, LONG], {}, f"{TENANTS}; Remove the border around the date"),
         (8 * SMALL, {}, "Remove the border around the date + buttons, corners"),
         (8 * SMALL, {"cwd": "/srv/planner"}, "planner: buttons, corners, border, date"),
-        (
-            SMALL,
-            {"cwd": "/srv/.mem/observer-sessions"},
-            f"Memory observer: {WISHES[0].capitalize()}",
-        ),
     ],
 )
 def test_a_name_of_a_part_tells_other_subjects(
