@@ -21,7 +21,15 @@ from xml.sax.saxutils import unescape
 from msgspec.structs import replace
 
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
-from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, own_words, safe_line, string
+from indexerd.agents.json_lines import (
+    PREVIEWED,
+    Fields,
+    as_blocks,
+    as_dict,
+    own_words,
+    safe_line,
+    string,
+)
 from indexerd.agents.replies import claude_answers, reason_in
 from indexerd.entries import Entry, Kind, Turn, code
 

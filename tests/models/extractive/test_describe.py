@@ -176,6 +176,13 @@ def test_the_description_announces_no_work(coming: str, done: str) -> None:
     assert of(asked, ("assistant", f"{coming}\n\n{done}")).description == done
 
 
+def test_many_commits_are_told_together() -> None:
+    shown = ["Read the price list", "Cache the price list for a day", "Warn of old price lists"]
+    titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))
+    found = of(("user", "make the price list quick to read"), titles=titles)
+    assert found.description.startswith(f"4 commits, such as {'; '.join(shown)}")
+
+
 def test_code_spans_keep_their_angles() -> None:
     done = "Changed `List<String>` to `Map<K, V>` in <b>all</b> services."
     found = of(("user", "Use maps for the names of services"), ("assistant", done))
