@@ -136,6 +136,7 @@ def row_of(
         "compactions": info.compactions,
     }
     row |= {"question": info.question} if row["state"] == "waiting" else {}
+    row |= {"recap": info.recap} if info.recap else {}
     row |= fact_fields(facts)
     if info.tokens:
         row["tokens"] = dict(zip(TOKEN_KEYS, info.tokens, strict=True))
@@ -198,12 +199,13 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
         ("file", _safe(_shown(stem), limits.NAME_MAX) or "session"),
     ]
     source, name = next((source, name) for source, name in names if name)
-    row |= {"name": name, "nameSource": source, "description": ""}
+    row |= {"name": name, "nameSource": source, "description": row.get("recap", "")}
     row |= {key: True for key in ("pinned", "hidden") if getattr(marks, key)}
     row["indexed"], summary = meta is not None, ""
     if meta is not None:
+        described = clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX)
         row |= {
-            "description": clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX),
+            "description": (built_in and row["description"]) or described,
             "model": _line(meta.model, limits.NAME_MAX),
             "updatedAt": _line(meta.updated_at, limits.WORD_MAX),
         }

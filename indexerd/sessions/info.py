@@ -57,6 +57,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     base_excluded: bool = False  # earlier history is in a file that the user excluded
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
     named_by_person: bool = False  # a person gave `agent_title`
+    recap: str = ""  # what most of it did, by the agent's own model
     question: str = ""  # what its last message asks the user
 
     @property
@@ -117,6 +118,7 @@ def info_of(
         if agent != "pi"
         else next(filter(None, state.openings.values()), ""),
         users=state.user_messages(),
+        recap=state.told,
         compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         rows=len(state),
         looped=bool(state.cycles()),

@@ -173,6 +173,13 @@ class SessionState(Tree):
         last = (row for row in self.up(self.leaf) if self.kind(row) in _SPEAKS)
         return self.asked if next(last, NOWHERE) == self.asking >= 0 else ""
 
+    @property
+    def told(self) -> str:
+        """Return what the agent told of the session, if that was most of the path."""
+        row, text = self.recap
+        prompts = [at for at in self.up(self.leaf) if self.kind(at) is Kind.USER] if text else []
+        return text if 2 * sum(at < row for at in prompts) >= len(prompts) else ""
+
     def user_messages(self) -> int:
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in self.up(self.leaf))
 

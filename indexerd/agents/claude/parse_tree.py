@@ -62,6 +62,7 @@ from indexerd.agents.claude.human import (
     words,
 )
 from indexerd.agents.json_lines import (
+    PREVIEWED,
     Fields,
     as_blocks,
     as_dict,
@@ -71,11 +72,13 @@ from indexerd.agents.json_lines import (
 )
 from indexerd.agents.replies import question_in
 from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn
-from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.privacy.redact import redact
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.times import iso_ms
 
 _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
+_RECAP_MAX = 600  # characters
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
@@ -190,6 +193,9 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     last = tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) if tree.leaf >= 0 else Kind.OTHER
     if line.get("subtype") == "turn_duration" and last == Kind.ASSISTANT:
         tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions store no stop reason
+    if line.get("subtype") == "away_summary":  # for a user who comes back
+        told = string(line.get("content")).removesuffix("(disable recaps in /config)")
+        tree.recap = row, clean_line(redact(told[:PREVIEWED]).text, _RECAP_MAX)
     _commanded(tree, memory, line, what)
 
 

@@ -403,6 +403,7 @@ def describe(facts: Facts) -> Metadata:
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
     results = (line for line in session.results() if line not in decisions)
+    told, coming = _told(facts.recap)
     base = facts.cwd.rstrip("/") + ("\\" if "\\" in facts.cwd else "/")
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
@@ -411,8 +412,8 @@ def describe(facts: Facts) -> Metadata:
     sections = {
         "## Goal": goals,
         "## Key Decisions": decisions,
-        "## Outcome": [*session.written[:_TITLES], *results],
-        "## Next Steps": session.next_steps(),
+        "## Outcome": [*filter(None, [told]), *session.written[:_TITLES], *results],
+        "## Next Steps": [coming] if coming else session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
     parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
@@ -420,10 +421,16 @@ def describe(facts: Facts) -> Metadata:
     came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
-        description=" ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
+        description=told or " ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )
+
+
+def _told(recap: str) -> tuple[str, str]:
+    """Split what the agent's own model told of a session: what was done, and what comes next."""
+    done, *coming = re.split(lexicon.COMES_NEXT, plain(recap), maxsplit=1)
+    return done.strip(), clip(" ".join(coming).strip(), _ITEM_MAX)
 
 
 def _spec(path: str) -> str:

@@ -58,6 +58,7 @@ COMING = lazy_pattern(  # work that is announced, or half a sentence
     r"\bI'll\b|^(?:まず|次に|次は|これから|最後に|让我|我来|我先|现在来|接下来)"
     r"|(?<!てい)(?<!でき)(?<!れ)(?<!なり)(?<!あり)ます[。.]?$|\b(?:at|in|to|with|is|are|following):$"
 )
+COMES_NEXT = r"(?<=[.!。])\s*(?:Next(?: (?:step|action|up)s?)?(?::| is\b)|下一步(?:是|[:：])?)"  # noqa: RUF001 - wide
 BARE = _opening(  # means what was said before, or that it was understood
     r"(?:files? )?(?:updated|created)(?=:)|that|this|it|these|those|they|understood|got it"
     r"|明白|好的|收到|了解"
