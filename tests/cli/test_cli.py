@@ -264,6 +264,20 @@ def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
     assert world.stderr == "indexerd: the daemon is not running; answering from stored data\n"
 
 
+def test_a_family_that_is_a_cycle_starts_at_its_oldest_session(tmp_path: Path) -> None:
+    """S1.7: it ends, and each member gets the same answer."""
+    ring = {"e": "c", "c": "b", "b": "a", "a": "c"}
+    world = stored(tmp_path, **{key: {"parentSessionId": parent} for key, parent in ring.items()})
+    for session_id in ring:
+        members = world.run("family", session_id, "--json")["members"]
+        assert [(one["sessionId"], one["depth"], one["relation"]) for one in members] == [
+            ("c", 0, "root"),
+            ("e", 1, "fork"),
+            ("a", 1, "fork"),
+            ("b", 2, "fork"),
+        ]
+
+
 def test_omitted_rows_are_reported(tmp_path: Path) -> None:
     chain = {f"s{n:03}": {"parentSessionId": f"s{n - 1:03}"} for n in range(510)}
     world = stored(tmp_path, **chain)
