@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import strategies as st
 
 from indexerd.search.index import TextIndex
 from indexerd.search.query import SNIPPET_MAX, TERMS_MAX, Finder, parse, snippet
 from indexerd.search.ranking import search
 from tests.store.rows import say, scratch
-
-TYPED = st.text(st.characters(), max_size=60) | st.text('ab" *-:()検', max_size=20)
 
 
 @pytest.fixture(scope="module")
