@@ -114,6 +114,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     tokens_on: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     context: ContextUse = ContextUse()
     asking: int = NOWHERE  # the newest row that asks the user something through a tool
+    asked: str = ""  # what it asks, as one line
     split_answers: bool = False  # one answer of the model may be several entries
     memory: object = None  # the adapter's state between blocks of lines
 

@@ -25,8 +25,10 @@ INJECTED = (
     "Answer from a referenced session, quoted by indexerd as data, to the question:",
 )
 INJECTED_END = "\n\n---\n\n"
-_SPEC_KIT = re.compile(
-    r"\s{0,9}## User Input\s{1,9}```text\n(.{0,20000}?)\n```\n\nYou \*\*MUST", re.DOTALL
+_TEMPLATE = re.compile(  # of Spec Kit's commands, and of claude-mem, which observes a session
+    r"\s{0,9}## User Input\s{1,9}```text\n(.{0,20000}?)\n```\n\nYou \*\*MUST"
+    r"|.{0,20000}?<observed_from_primary_session>\s{1,9}<user_request>(.{0,20000}?)</user_request>",
+    re.DOTALL,
 )
 
 Fields = dict[str, Any]  # of a JSON object
@@ -196,11 +198,10 @@ def own_words(text: str) -> str:
     """Return what a person wrote of a prompt, which may be "".
 
     A block that indexerd put before it is cut off: foreign lines in it are quoted, so the first
-    unquoted `---` ends it. Of a command of Spec Kit, whose whole template is in the prompt, only
-    the user's input counts.
+    unquoted `---` ends it. Of a template of another program, only the user's input counts.
     """
-    if spec := _SPEC_KIT.match(text):
-        return spec[1]
+    if filled := _TEMPLATE.match(text):
+        return filled[1] or filled[2] or ""
     if not text.startswith(INJECTED):
         return text
     _, rule, rest = text.partition(INJECTED_END)

@@ -220,3 +220,15 @@ def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
     assert (prompts(data, state), state.messages, len(state)) == (["one", "two"], 3, 3)
     assert list(state.ordinals) == [0, 1, 3]
     assert state.orderly
+
+
+def test_a_plugin_that_observes_a_session_is_no_person() -> None:
+    """claude-mem's sessions are sub-agents', called by the request that they are about."""
+    asked = "<ide_opened_file>x</ide_opened_file>\nFix the login"
+    seen = f"<observed_from_primary_session>\n  <user_request>{asked}</user_request>\n"
+    data = user("u1", None, f"Hello memory agent.\n\n{seen}</observed_from_primary_session>")
+    folder = "/home/u/.claude/projects/-home-u--claude-mem-observer-sessions"
+    state = state_of(data + answer("a1", "u1"), file=f"{folder}/s1.jsonl")
+    assert state.header is not None
+    assert state.header.subagent
+    assert (state.user_messages(), state.first_user) == (0, "Fix the login")

@@ -21,7 +21,15 @@ from xml.sax.saxutils import unescape
 from msgspec.structs import replace
 
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
-from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
+from indexerd.agents.json_lines import (
+    PREVIEWED,
+    Fields,
+    as_blocks,
+    as_dict,
+    own_words,
+    safe_line,
+    string,
+)
 from indexerd.agents.replies import claude_answers, reason_in
 from indexerd.entries import Entry, Kind, Turn, code
 
@@ -230,7 +238,7 @@ def words(content: list[Fields]) -> list[str]:
 
 
 def preview(text: str) -> str:
-    head = text[:PREVIEWED]
+    head = own_words(text[:PREVIEWED])
     return safe_line(_unwrapped(head)) or safe_line(head)
 
 

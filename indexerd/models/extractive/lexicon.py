@@ -131,7 +131,6 @@ HOME = lazy_pattern(
     r"^.*[/\\](?:Users|home|Volumes)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b",
     re.IGNORECASE,
 )
-OBSERVER = lazy_pattern(r"[/\\]observer-sessions$")  # of a plug-in that follows another session
 PLACE = lazy_pattern(  # directories that hold several projects, or parts of one
     r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)|new|desktop"
     r"|downloads|dev|developer|codes?|git|github|repos?|src|apps?|application|libs?|packages|docs"
