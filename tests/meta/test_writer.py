@@ -48,6 +48,13 @@ def test_expectation_holds_until_the_rename(
     assert_intact(directory_with_meta, 7)
 
 
+def test_equal_content_is_no_conflict(directory_with_meta: Path) -> None:
+    """A write that failed half way may have changed the file, and is tried again."""
+    before = metas.stamp(path_in(directory_with_meta))
+    for _ in range(2):
+        assert MetaWriter().write_meta(directory_with_meta, meta(1), expect=before)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "a1.meta.json"

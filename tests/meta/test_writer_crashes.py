@@ -81,14 +81,6 @@ def test_failure_at_any_step_keeps_the_old_file(
         assert not any(call.startswith("rename") for call in calls)
 
 
-def test_write_that_failed_half_way_is_no_conflict_with_itself(directory_with_meta: Path) -> None:
-    """The same content can be written again with the old expectation."""
-    _, said, calls = traced("fsync:error=EIO:when=2", "insist", directory_with_meta)
-    assert said == ["WriteError", True]
-    assert sum("O_CREAT" in call for call in calls) == 2
-    assert_intact(directory_with_meta, 1)
-
-
 def test_steps_and_flags_of_a_write(directory_with_meta: Path) -> None:
     """The temporary file is next to the target, exclusive, no link, closed on exec."""
     calls = traced(None, "write", directory_with_meta, generation=1)[2]

@@ -140,19 +140,6 @@ def test_a_repository_is_known_by_its_worktree(disk: Disk) -> None:
     assert disk.projects.project(str(disk.root / "fix")) == str(disk.root / "moved")
 
 
-def test_another_remote_is_the_same_repository(disk: Disk) -> None:
-    place = disk.repository("shop")
-    disk.look("shop")
-    git(place, "remote", "set-url", "origin", "https://example.org/shop")
-    disk.look("shop")
-    disk.rename("shop", "store")
-    disk.look("store")
-    assert disk.now("shop") == "store"
-    git(disk.root / "store", "remote", "set-url", "origin", "https://example.org/store")
-    disk.look("store")
-    assert disk.now("shop") == "store"
-
-
 def test_what_is_inside_goes_along(disk: Disk) -> None:
     """Worktrees, also removed ones, and repositories without a remote or a description."""
     main = disk.repository("main")
@@ -172,17 +159,6 @@ def test_what_is_inside_goes_along(disk: Disk) -> None:
         assert disk.projects.project(str(disk.root / name), disk.began) == moved
     disk.look("moved", *inside)
     assert disk.now("main/inner") == "moved/inner"
-
-
-def test_a_changed_mode_is_no_new_repository(disk: Disk) -> None:
-    """A copy that was known before stays one."""
-    one = disk.repository("d1")
-    copy(one, disk.root / "d2")
-    disk.look("d1", "d2")
-    shutil.rmtree(disk.root / "d2")
-    (one / ".git/description").chmod(0o600)
-    disk.look("d1", "d2")
-    assert disk.now("d2") == "d2"
 
 
 def test_the_very_same_repository_needs_no_remote(disk: Disk) -> None:
@@ -235,7 +211,7 @@ def test_what_is_still_there_has_not_moved(disk: Disk) -> None:
 
 
 def test_changed_modes_change_nothing(disk: Disk) -> None:
-    """Before or after a repository without a remote moves."""
+    """Before or after a repository without a remote moves; a copy known before stays one."""
     for name in ("before", "after"):
         git(disk.repository(name), "remote", "remove", "origin")
     disk.look("before", "after")
@@ -247,6 +223,12 @@ def test_changed_modes_change_nothing(disk: Disk) -> None:
     (disk.root / "after-new/.git/description").chmod(0o600)
     disk.look("after-new")
     assert [*map(disk.now, ("before", "after"))] == ["before-new", "after-new"]
+    copy(one := disk.repository("d1"), disk.root / "d2")
+    disk.look("d1", "d2")
+    shutil.rmtree(disk.root / "d2")
+    (one / ".git/description").chmod(0o600)
+    disk.look("d1", "d2")
+    assert disk.now("d2") == "d2"
 
 
 def test_a_copy_is_followed_like_the_original(disk: Disk) -> None:
