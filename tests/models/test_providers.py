@@ -71,7 +71,7 @@ def test_a_throttled_call_says_when_to_come_back(server: GeminiServer) -> None:
 def test_permanent_errors_are_denials(server: GeminiServer) -> None:
     """Bad key, 401, 403, 404 and other 400s; a too large request has its own error."""
     large = ["400_too_large", "413"]
-    refused = ["400_other", "400_list"]  # does not concern the next request
+    refused = ["400_other", "400_list", "recitation", "spii", "blocked_prompt"]  # only this request
     others = names(server, "400", "401", "403", "404")
     denied = [fault for fault in others if fault not in large + refused]
     found = outcomes(server, denied + large + refused + ["limited_account"])
