@@ -184,6 +184,7 @@ def test_the_daemons_own_runs_are_shown(pi: Pi, socket: Path) -> None:
         pi.shows(None)
         daemon.tell(event="index.failed", message="no\x1b[31m key\n" + "x" * 999, **mine)
         pi.shows(None)
+        pi.ends()  # though the daemon goes on
     assert pi.statuses[:-2] == [
         "⏳ indexing...",
         "⏳ indexing... (retry 1/2)",
