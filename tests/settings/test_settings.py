@@ -143,7 +143,8 @@ def test_a_damaged_copy_of_the_last_good_settings_is_ignored(tmp_path: Path) -> 
     path.write_text('[privacy]\nexclude = ["/a"]\n')
     remember(good := read_config(places, env), tmp_path)
     path.write_text("bogus = 1\n")
-    assert (found := read_config(places, env)).settings == good.settings
+    found = read_config(places, env)
+    assert found.settings == good.settings
     remember(found, tmp_path)  # in vain, as it has problems
     assert copy.stat().st_mode & 0o777 == 0o600
     copy.write_text("{")
