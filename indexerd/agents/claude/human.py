@@ -53,6 +53,7 @@ _OPENINGS = (
     ("This session is being continued from a previous conversation", Kind.COMPACTION),
     (("[Request interrupted", "Operation stopped by hook"), INTERRUPTED),
     ("<bash-input>", Kind.BASH),
+    ("## Context Usage\n", Kind.CUSTOM),
     (_OUTPUT, Kind.CUSTOM),
 )
 _ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>")
