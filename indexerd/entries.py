@@ -105,6 +105,7 @@ class Tokens(msgspec.Struct, frozen=True):
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    hour: int = 0  # of the cache writes: those that last an hour, at another price
     cost_usd: float | None = None
     answer: str = ""  # its id; of several records only the newest counts
     total: int = 0  # of the whole context with this answer, if recorded

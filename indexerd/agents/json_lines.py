@@ -159,13 +159,13 @@ def time_ms(value: Any) -> int:
 
 
 def tokens_of(
-    counts: Iterable[Any], *, total: Any = 0, cost: Any = None, answer: str = ""
+    counts: Iterable[Any], *, hour: Any = 0, total: Any = 0, cost: Any = None, answer: str = ""
 ) -> Tokens:
     """Make a Tokens from the counts of input, output, cache read and cache write."""
     sent, output, read, written = map(number, counts)
     usd = float(cost) if type(cost) in (int, float) and 0 <= cost < _USD_MAX else None
     whole = number(total) or sent + output + read + written
-    return Tokens(sent, output, read, written, usd, answer, whole)
+    return Tokens(sent, output, read, written, min(number(hour), written), usd, answer, whole)
 
 
 def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:

@@ -69,10 +69,12 @@ class Use(msgspec.Struct, array_like=True):
     tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
     cost_usd: float | None = None  # if the agent recorded it
     estimated_usd: float | None = None  # else, at list prices
+    hour: int = 0  # tokens of cache writes that last an hour
 
     def add(self, other: Use) -> None:
         self.prompts += other.prompts
         self.tokens = tuple(map(sum, zip(self.tokens, other.tokens, strict=True)))
+        self.hour += other.hour
         if other.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + other.cost_usd
 
@@ -116,13 +118,15 @@ class Spent(msgspec.Struct, array_like=True):
         if (call := entry.tokens) is None:
             return
         new: tuple[int, ...] = (call.input, call.output, call.cache_read, call.cache_write)
-        old: tuple[int, ...] = (0, 0, 0, 0)
+        new = (*new, call.hour)
+        old: tuple[int, ...] = (0, 0, 0, 0, 0)
         if call.answer:
             old = self.answers.pop(call.answer, old)
             self.answers[call.answer] = new = tuple(map(max, new, old))
             _forget_oldest(self.answers, ANSWERS_KEPT)
-        more = tuple([a - b for a, b in zip(new, old, strict=True)])
-        self.book(Use(self.day, model, 0, more, None if any(old) else call.cost_usd))
+        *more, hour = (a - b for a, b in zip(new, old, strict=True))
+        usd = None if any(old) else call.cost_usd
+        self.book(Use(self.day, model, 0, tuple(more), usd, hour=hour))
 
     def book(self, more: Use) -> None:
         """Add to the day and model; the oldest are put together if there are too many."""
@@ -209,7 +213,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
         uses = [use for use in self.spent.uses if use.prompts or any(use.tokens) or use.cost_usd]
         for use in uses:
             if use.cost_usd is None:
-                use.estimated_usd = estimated_usd(use.model, use.tokens)
+                use.estimated_usd = estimated_usd(use.model, use.tokens, use.hour)
         return SessionUsage(uses, context, own.window, of or clean_line(provider, NAME_MAX), model)
 
     def _entitle(self, kind: str, text: str, call_id: str = "") -> None:

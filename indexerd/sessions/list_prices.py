@@ -2,7 +2,7 @@
 
 Dollars for a million tokens of input, output, cache reads and cache writes, as of November 2026. A
 test compares them with `genai-prices`, whose import would cost the daemon 30 MB. A model that is
-not listed has no estimate. Discounts, long contexts and caches of an hour have other prices.
+not listed has no estimate. Discounts and long contexts have other prices.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ _PRICES = {
 BY_MODEL = {model: prices for models, prices in _PRICES.items() for model in models.split()}
 
 
-def estimated_usd(model: str, tokens: Sequence[int]) -> float | None:
-    """Estimate the cost of input, output, cache reads and cache writes; None if it is unknown."""
+def estimated_usd(model: str, tokens: Sequence[int], hour: int = 0) -> float | None:
+    """Estimate the cost of input, output, cache reads and cache writes; None if it is unknown.
+
+    `hour` of the cache writes last an hour, and cost twice the input.
+    """
     prices = BY_MODEL.get(_DATE.sub("", model))
     if prices is None or not any(tokens):
         return None
-    return sum(price * count for price, count in zip(prices, tokens, strict=True)) / 1_000_000
+    usd = sum(price * count for price, count in zip(prices, tokens, strict=True))
+    return (usd + hour * (2 * prices[0] - prices[3])) / 1_000_000

@@ -146,7 +146,9 @@ def _tokens(line: Fields, message: Fields) -> Tokens | None:
     usage, cost = as_dict(message.get("usage")), line.get("costUSD")
     if not usage and cost is None:
         return None
-    return tokens_of(map(usage.get, _KEYS), cost=cost, answer=string(message.get("id")))
+    hour = as_dict(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")
+    counts, answer = map(usage.get, _KEYS), string(message.get("id"))
+    return tokens_of(counts, hour=hour, cost=cost, answer=answer)
 
 
 def _compaction(before: bytes) -> Compaction:

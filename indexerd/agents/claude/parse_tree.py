@@ -71,7 +71,7 @@ from indexerd.agents.json_lines import (
     string,
 )
 from indexerd.agents.replies import question_in
-from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn
+from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn, code
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.times import iso_ms
@@ -318,7 +318,8 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place
 def _put_aside(tree: Tree, line: Fields, place: Place) -> None:
     """Add a sub-agent's line in its parent's file, never on the path."""
     key = _free(tree, string(line.get("uuid")) or f"L{tree.seen}")
-    tree.add_below(tree.index.get(string(line.get("parentUuid")), ROOT), key, Kind.OTHER, *place)
+    packed = code(Kind.OTHER, extra=line.get("type") == "assistant")  # its cost counts
+    tree.add_below(tree.index.get(string(line.get("parentUuid")), ROOT), key, packed, *place)
 
 
 def _lead(tree: Tree, memory: Memory, row: int, what: LineClass) -> None:

@@ -102,12 +102,16 @@ def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: 
     """S1.13: marked with "~"; where tokens have no known price, the sum says what it is without."""
     tokens = {"input_tokens": 1000, "output_tokens": 10_000, "cache_read_input_tokens": 200_000}
     tokens |= {"cache_creation_input_tokens": 40_000}
+    tokens |= {"cache_creation": {"ephemeral_1h_input_tokens": 20_000}}  # of these
     ids = []
     for model in ("claude-opus-4-5-20251101", "claude-of-nobody"):
         session = ClaudeSession(home)
         session.prompt("Begin.")
         said = {"id": "msg_1", "role": "assistant", "model": model, "usage": tokens}
         session.line("assistant", message=said | {"content": "Done.", "stop_reason": "end_turn"})
+        helped = {"id": "msg_2", "role": "assistant", "model": model, "content": "Here."}
+        helped |= {"usage": {"input_tokens": 4000}}  # by a sub-agent, in old versions
+        session.line("assistant", message=helped, isSidechain=True)
         ids.append(session.id)
     recorded = world.session()
     recorded.say("user", "Begin.")
@@ -115,17 +119,18 @@ def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: 
     world.run("run", "--once")
     rows = [world.run("--json", "show", key)["session"] for key in (*ids, recorded.id)]
     costs = [(row["costUsd"], row["costEstimatedUsd"]) for row in rows]
-    usd = (1000 * 5 + 10_000 * 25 + 200_000 * 0.5 + 40_000 * 6.25) / 1e6
+    usd = (1000 * 5 + 10_000 * 25 + 200_000 * 0.5 + 20_000 * 6.25) / 1e6
+    usd += (20_000 * 10 + 4000 * 5) / 1e6
     assert costs == [(None, usd), (None, None), (0.25, None)]
     totals = world.run("--json", "stats")["totals"]
     assert (totals["costUsd"], totals["costEstimatedUsd"]) == (0.25, usd)
-    assert re.search(r"^estimated cost +~\$0.60$", world.run("show", ids[0]), re.MULTILINE)
+    assert re.search(r"^estimated cost +~\$0.70$", world.run("show", ids[0]), re.MULTILINE)
     overview = world.run("stats")
-    assert "$0.25 recorded by agents, ~$0.60 estimated at list prices\n251k of" in overview
-    assert "251k of 503k tokens have no known price" in overview
+    assert "$0.25 recorded by agents, ~$0.70 estimated at list prices\n255k of" in overview
+    assert "255k of 511k tokens have no known price" in overview
     assert re.search(r"^claude-of-nobody\t.*\t-$", overview, re.MULTILINE)
     by_agent = [line.split("\t")[::4] for line in world.run("stats", "--by", "agent").splitlines()]
-    assert by_agent == [["claude", "≥ $0.60"], ["pi", "$0.25"]]
+    assert by_agent == [["claude", "≥ $0.70"], ["pi", "$0.25"]]
 
 
 def test_list_prices_are_those_of_the_price_library() -> None:
