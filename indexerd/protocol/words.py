@@ -9,7 +9,7 @@ NO_MATCH = "no session matches these filters"  # a warning of `search`
 _PLACES = {"name": "title", "cwd": "directory"}
 _BY_ROLE = {"user": "your prompt", "assistant": "answer"}
 _WHO = {"user": "You", "reply": "You", "assistant": "Answer"}
-_WHO |= {"tool": "Result", "toolResult": "Result"}
+_WHO |= {"inserted": "Inserted by the client", "tool": "Result", "toolResult": "Result"}
 _WHO |= {"bash": "Shell command", "custom": "Client", "branch_summary": "Abandoned branch"}
 
 

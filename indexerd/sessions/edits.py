@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -49,8 +50,10 @@ class FileEdit(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 def edits_of(name: str, arguments: Any) -> list[FileEdit]:
-    """List the edits of a call; `arguments` is an object, or a patch."""
+    """List the edits of a call; `arguments` is an object, a patch, or Codex's record of changes."""
     fields, name = as_dict(arguments), name.lower()
+    if not name:
+        return [*map(_recorded, islice(as_dict(fields.get("changes")).items(), CALL_MAX))]
     if isinstance(arguments, str) or "patch" in name:
         texts = [arguments] if isinstance(arguments, str) else map(fields.get, _PATCHES)
         return list(_patched(texts))[:CALL_MAX]
@@ -68,6 +71,17 @@ def edits_of(name: str, arguments: Any) -> list[FileEdit]:
         return [_edit(path, "edit", lines)]  # without lines, if only line ends changed
     commands = [_words(fields.get(key)) for key in ("command", "cmd")]
     return list(_patched(text for text in commands if _PATCHING.search(text)))[:CALL_MAX]
+
+
+def _recorded(change: tuple[str, Any]) -> FileEdit:
+    path, fields = change[0], as_dict(change[1])
+    kind = {"add": "create", "delete": "delete"}.get(string(fields.get("type")), "edit")
+    sign = "-" if kind == "delete" else "+"
+    content = [f"{sign}{line}" for line in _lines(string(fields.get("content")))]
+    diff = _lines(string(fields.get("unified_diff")))
+    parts = ["@@" if line.startswith("@@") else line for line in diff if line[:1] in "+- @"]
+    moved_to = string(fields.get("move_path"))
+    return _edit(path, kind, content or parts[parts[:1] == ["@@"] :], moved_to)
 
 
 def with_patch(edit: FileEdit, patch: Iterable[str]) -> FileEdit:

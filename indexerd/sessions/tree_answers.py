@@ -518,6 +518,8 @@ def kind_of(state: SessionState, row: int, entry: Entry) -> str:
     """Name an entry's kind; a sub-agent's first prompt, its parent's, is a `task`."""
     if row in state.openings and state.header and state.header.subagent:
         return "task"
+    if entry.kind is Kind.TOOL and entry.sent_as == "user":
+        return "inserted"
     return "reply" if replies(entry) else entry.kind.name.lower()
 
 

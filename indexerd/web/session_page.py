@@ -112,18 +112,18 @@ def embedded(value: Mapping[str, Any]) -> str:
 
 def markdown(document: Mapping[str, Any]) -> str:
     """Write the path to the document's leaf, below the facts about the session."""
-    diffs = list[str]()
+    blocks = list[str]()
 
-    def diff(edit: Mapping[str, Any]) -> str:
-        diffs.append(fenced(edit["diff"], "diff"))
-        return _SLOT.format(len(diffs) - 1)
+    def block(text: str, language: str = "") -> str:
+        blocks.append(fenced(text, language))
+        return _SLOT.format(len(blocks) - 1)
 
-    ways: dict[str, Any] = {"plain": plain, "code": code, "diff": diff}
+    ways: dict[str, Any] = {"plain": plain, "code": code, "block": block}
     ways["quoted"] = lambda text: "\n".join(quoted(text))
     text = fill("session.md", **document, **ways, path=_path(document))
     text = _LOOSE.sub(r"\1\n", _SPACE.sub("", text)).rstrip("\n") + "\n"
-    for at, block in enumerate(diffs):
-        text = text.replace(_SLOT.format(at), block, 1)
+    for at, fence in enumerate(blocks):
+        text = text.replace(_SLOT.format(at), fence, 1)
     return text
 
 

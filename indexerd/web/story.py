@@ -39,7 +39,7 @@ from indexerd.sessions.tree_answers import (
 from indexerd.times import iso_ms
 from indexerd.web.questions import asked, is_question
 
-LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
+LABEL_MAX, DETAIL_MAX, LINE_MAX, NAME_MAX, ID_MAX = 400, 500, 200, 64, 256  # characters
 PATH_MAX = 4096
 CALLS_MAX = 50  # of a node
 
@@ -58,7 +58,7 @@ class Call(msgspec.Struct, omit_defaults=True, rename="camel"):
     id: str = ""
     failed: str = ""  # or rejected
     edits: list[FileEdit] = []
-    input: Any = None  # all arguments, if the document is complete
+    input: Any = None  # all arguments; else as text, unless `detail` has all
 
 
 class Result(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -215,8 +215,13 @@ def _calls(entry: Entry, room: Room) -> list[Call]:
     return [
         _call(entry, at, call, room)
         for at, call in enumerate(entry.tools[:most])
-        if call.name or call.detail or call.arguments
+        if call.name or call.detail or _is_news(call, room)
     ]
+
+
+def _is_news(call: ToolCall, room: Room) -> bool:
+    """Whether it is a record of changes that no call shown before it has made."""
+    return bool(call.arguments) and as_dict(call.arguments).get("call") not in room.tools
 
 
 def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
@@ -225,7 +230,9 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         given = _redacted(given, room.redact)
     shown = call.detail or _steps(given) or ("" if is_question(call) else given) or ""
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    edits = edits_of(call.name, given)
+    edits, written = edits_of(call.name, given), _written(given)
+    if edits or asked(call) or (written == text and len(text) <= LINE_MAX):
+        written = ""
     for edit in edits:
         lines = edit.diff.count("\n")
         edit.diff = room.fit(entry, f"calls.{at}.edits", edit.diff)
@@ -236,8 +243,20 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         detail=_one_line(room.cut(text, DETAIL_MAX), DETAIL_MAX),
         id=replace_surrogates(call.id[:ID_MAX]),
         edits=edits,
-        input=room.fit_all(entry, f"calls.{at}.input", given) if room.whole else None,
+        input=room.fit_all(entry, f"calls.{at}.input", given if room.whole else written),
     )
+
+
+def _written(given: Any) -> str:
+    """Write arguments as text, each with its name, but one alone without."""
+    if not isinstance(given, Mapping):
+        return given if isinstance(given, str) else ""
+    texts = dict[str, str]()
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        texts[name] = f"\n{text}" if "\n" in text else f" {text}"
+    lines = [f"{name}:{text}" for name, text in texts.items()]
+    return "\n".join(lines) if len(texts) > 1 else "".join(texts.values()).strip()
 
 
 def _steps(given: Any) -> str:

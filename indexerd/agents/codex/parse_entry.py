@@ -194,11 +194,11 @@ def _event(event: Fields) -> Fields:
         case "user_message" | "usermessage":
             return _user(event)
         case "filechange" | "patch_apply_end":
-            paths = changed(event)
+            paths, made_by = changed(event), name_of(event.get("call_id") or event.get("id"))
             if paths is None:  # the patch was not applied: its call changed nothing
-                undone = name_of(event.get("call_id")) or name_of(event.get("id"))
-                return {"kind": Kind.CALL, "failed": (undone,) if undone else ()}
-            return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths),)}
+                return {"kind": Kind.CALL, "failed": (made_by,) if made_by else ()}
+            done = {"call": made_by, "changes": event.get("changes")}
+            return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths, arguments=done),)}
         case "commandexecution" | "exec_command_end":
             return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(event)),)}
         case "task_started" | "turn_started":

@@ -12,7 +12,7 @@
   const BEFORE = 30; // characters before a found word
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
-    user: "You", reply: "You", task: "Task from the parent session", plan: "Plan to carry out", assistant: "Answer", tool: "Result",
+    user: "You", reply: "You", task: "Task from the parent session", plan: "Plan to carry out", assistant: "Answer", tool: "Result", inserted: "Inserted by the client",
     bash: "Shell command", system: "System", custom: "Client", compaction: "Compaction",
     branch_summary: "Abandoned branch", setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
@@ -48,7 +48,7 @@
     if (mode === "labeled-only") return Boolean(node.label);
     if (node.type === "usage" || (node.quiet && place !== story.doc.leaf)) return false;
     if (mode === "user-only") return node.kind === "user" || node.kind === "reply";
-    if (mode === "no-tools" && (node.kind === "tool" || node.kind === "call")) return false;
+    if (mode === "no-tools" && ["tool", "inserted", "call"].includes(node.kind)) return false;
     return plain(node);
   }
 

@@ -236,32 +236,38 @@
     return one;
   }
 
-  function callBox({ tool, detail, edits: changes, failed }) {
+  function callBox({ tool, detail, input, edits: changes, failed }) {
     const bad = failed ? el("span", "bad", failed) : "";
     const name = el("span", "name", tool || "call");
     const one = el("div", "call", ...(changes ? changes.map((edit) => edits.diffBox(edit, failed))
       : [el("div", "line", name, " ", bad, " ", el("code", "", detail || ""))]));
     one.edits = Boolean(changes);
+    one.input = changes ? "" : input || detail || "";
     one.tabIndex = -1;
+    answer(one, "", 0, []);
     return one;
   }
 
   function answer(call, text, whole, images) { // fold a result under its call
     const note = whole ? el("p", "cut", `Cut: ${digits(text.length)} of ${digits(whole)} characters are shown.`) : "";
-    if (!text.trim()) return call.append(...images);
-    if (call.edits) return call.append(closed("Result", text, ...images, note));
-    const one = closed("", text, ...images, note);
-    one.firstChild.append(...call.firstChild.childNodes);
+    const texts = [call.input, text].filter((one) => one.trim()), old = call.firstChild;
+    if (!texts.length) return call.append(...images);
+    if (call.edits) return call.append(closed("Result", texts, ...images, note));
+    const one = closed("", texts, ...images, note);
+    one.firstChild.append(...(old.open === undefined ? old : old.firstChild).childNodes);
+    one.open = Boolean(old.open);
     return call.replaceChildren(one);
   }
 
-  function closed(name, text, ...more) {
+  function closed(name, texts, ...more) {
     const one = el("details", "result", el("summary", "", name));
     one.addEventListener("toggle", () => {
       if (!one.open || one.childNodes.length > 1) return;
-      const shown = pre(text);
-      shown.tabIndex = 0; // it scrolls
-      one.append(shown, ...more.filter(Boolean));
+      for (const text of [texts].flat()) {
+        const shown = one.appendChild(pre(text));
+        shown.tabIndex = 0; // it scrolls
+      }
+      one.append(...more.filter(Boolean));
     });
     return one;
   }
