@@ -1,6 +1,8 @@
-"""Projects that moved, and worktrees: through the socket, the command line and the home page."""
+"""Projects that moved, and worktrees: through the socket, the command line and the home page.
 
-import json
+tests/sources/test_projects.py has the rules by which a repository is found again.
+"""
+
 import re
 import shutil
 from collections.abc import Iterator
@@ -18,10 +20,6 @@ from tests.sources.test_projects import git
 def repository(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     path.mkdir()
     git(path, "init")
-    return begin(path, remote, first)
-
-
-def begin(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     git(path, "remote", "add", "origin", remote)
     git(path, "commit", "--allow-empty", "-m", first, date="2026-01-01T00:00:00Z")
     return path
@@ -179,87 +177,10 @@ def test_a_repository_is_found_again_by_its_history(live: World) -> None:
     (move,) = live.call("move")["moves"]
     assert move["by"] == "git"
     (origin / ".idea").mkdir(parents=True)  # no repository
-    looked_at(live, "d", "e")
+    for name in ("d", "e"):  # the look before the last has ended
+        begun(live, repository(root / name, name))
+        until(lambda path=str(root / name): path in marks.read_text(), "a look")  # type: ignore[misc]  # a default in a lambda
     assert live.row(session.id)["resume"] == command(elsewhere / "api", session)
     shutil.rmtree(origin)
     elsewhere.rename(origin)
     wait(live, session.id, resume=command(origin / "api", session))
-
-
-def looked_at(world: World, *names: str) -> None:
-    """Wait for a look at each of these new repositories; the one before the last has ended."""
-    for name in names:
-        begun(world, repository(world.root / name, name))
-        until(lambda name=name: any(marked(world, world.root / name)), "a look")  # type: ignore[misc]  # a default in a lambda
-
-
-def marked(world: World, place: Path) -> list[str]:
-    """List what was noted of a repository's identity, in order."""
-    path = world.state / "projects.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [line["mark"] for line in lines if line.get("repository") == str(place)]
-
-
-def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) -> None:
-    """Also one that got its remote later, or that took another one's place."""
-    place, moved = live.root / "shop", live.root / "moved"
-    place.mkdir()
-    git(place, "init")
-    session = begun(live, place)
-    until(lambda: marked(live, place) == [""], "a look at the new repository")
-    begin(place)
-    looked_at(live, "0")
-    git(place, "remote", "set-url", "origin", "https://example.org/shop")
-    git(place, "checkout", "--orphan", "pages")
-    git(place, "commit", "--allow-empty", "-m", "pages")
-    looked_at(live, "1", "2")
-    place.rename(moved)
-    begun(live, moved)
-    wait(live, session.id, movedTo=str(moved))
-    repository(place, "git@example.org:unrelated.git")
-    other = begun(live, place)
-    looked_at(live, "a", "b")
-    assert live.row(session.id)["resume"] == command(moved, session)
-    assert listed(live, place) == {other.id}
-    shutil.rmtree(place)
-    looked_at(live, "c", "d")
-    assert live.row(session.id)["resume"] == command(moved, session)
-    assert "movedTo" not in live.row(other.id)
-
-
-def test_a_repository_that_another_one_replaced_has_moved(live: World) -> None:
-    """Its sessions go with it, also once the place is empty again; later ones stay."""
-    place, moved = repository(live.root / "shop"), live.root / "shop.old"
-    session = begun(live, place / "api")
-    (place / "api").mkdir()
-    until(lambda: any(marked(live, place)), "the first look")
-    place.rename(moved)
-    place.mkdir()
-    git(place, "init")  # without a remote
-    later = begun(live, place)
-    until(lambda: not marked(live, place)[-1], "a look at the new repository")
-    begun(live, moved)
-    wait(live, session.id, movedTo=str(moved / "api"))
-    assert "movedTo" not in live.row(later.id)
-    shutil.rmtree(place)
-    looked_at(live, "a", "b")
-    assert live.row(session.id)["resume"] == command(moved / "api", session)
-    assert "movedTo" not in live.row(later.id)
-    moved.rename(place)
-    wait(live, session.id, resume=command(place / "api", session))
-
-
-def test_of_two_copies_neither_is_taken(live: World) -> None:
-    root = live.root
-    origin = repository(root / "shop")
-    session = begun(live, origin)
-    for name in ("a", "b"):
-        shutil.copytree(origin, root / name)
-        begun(live, root / name)
-    marks = live.state / "projects.jsonl"
-    until(lambda: marks.exists() and str(root / "b") in marks.read_text(), "the looks")
-    shutil.rmtree(origin)
-    begun(live, root / "a")
-    before = live.call("status")["lastScanAt"]
-    until(lambda: live.call("status")["lastScanAt"] not in (before, None), "a scan")
-    assert "movedTo" not in live.row(session.id)
