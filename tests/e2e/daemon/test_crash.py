@@ -1,7 +1,6 @@
 """After kill -9 or SIGTERM at any moment no file is torn, lost or paid for twice."""
 
 import json
-import os
 import random
 import signal
 import time
@@ -50,30 +49,6 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
 
 def _all(world: World, sessions: list[Session]) -> bool:
     return all(world.meta(session.id) for session in sessions)
-
-
-def test_a_half_written_line_survives_a_kill(world: World) -> None:
-    """A line that was incomplete when the daemon was killed is counted once when it is complete."""
-    world.scripted()
-    session = world.session(turns=4)
-    with world.daemon() as process:
-        until(lambda: world.call("list")["sessions"], "the session")
-        before = session.path.stat().st_size
-        session.say("user", "half")
-        whole = session.path.read_bytes()[before:]
-        os.truncate(session.path, before)
-        with session.path.open("ab") as file:
-            file.write(whole[:40])
-        until(lambda: world.call("status")["lastScanAt"], "a scan")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    with session.path.open("ab") as file:
-        file.write(whole[40:])
-    session.answer("Now whole.")
-    with world.daemon():
-        meta = world.wait_meta(session.id)
-        assert meta["userMessageCount"] == 5
-    assert len(world.calls()) == 1
 
 
 ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
