@@ -122,20 +122,6 @@ def test_the_serialized_context_has_pis_format(running: World) -> None:
     )
 
 
-def test_uncounted_messages_are_estimated(running: World) -> None:
-    """A quarter of the characters, rounded up; 4,800 characters for a tool's image (S1.25)."""
-    session = running.session()
-    session.say("user", "Look.")
-    usage = {"input": 900, "output": 100, "totalTokens": 1000}
-    session.say("assistant", "Well?", stopReason="toolUse", usage=usage)
-    picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
-    session.said("toolResult", picture, toolCallId="c", toolName="read")
-    session.say("user", "x" * 41)
-    session.say("assistant", "", stopReason="error", usage={"totalTokens": 77_777})
-    found = ask(running, "stats", session)
-    assert (found["contextTokens"], found["estimated"]) == (1000 + 4800 // 4 + 11, True)
-
-
 def test_a_cut_never_separates_a_tool_result(running: World) -> None:
     """A split turn is marked, and its beginning is summarized (S1.26)."""
     session = running.session(turns=2)
@@ -244,13 +230,21 @@ def test_a_full_context_causes_warnings(
 
 
 def test_provider_token_counts_win_over_the_estimate(running: World) -> None:
-    """Without a count a token is four characters, as documented (S3.23, S2.26)."""
+    """S1.25, S2.26, S3.23: a token is four characters, as documented; an image of a tool 1,200."""
     session = running.session()
     session.say("user", "x" * 41)
     session.say("assistant", "y" * 8, stopReason="stop")
     found = ask(running, "stats", session)
     assert (found["contextTokens"], found["estimated"]) == (11 + 2, True)
     assert (found["level"], found["warnings"], "window" in found) == (None, [], False)
+    usage = {"input": 900, "output": 100, "totalTokens": 1000}
+    session.say("assistant", "Well?", stopReason="toolUse", usage=usage)
+    picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    session.said("toolResult", picture, toolCallId="c", toolName="read")
+    session.say("user", "x" * 41)
+    session.say("assistant", "", stopReason="error", usage={"totalTokens": 77_777})
+    found = ask(running, "stats", session)
+    assert (found["contextTokens"], found["estimated"]) == (1000 + 1200 + 11, True)
     usage = {"input": 4990, "output": 10, "totalTokens": 5000}
     session.say("user", "And?")
     session.say("assistant", "z" * 400, stopReason="stop", usage=usage)
