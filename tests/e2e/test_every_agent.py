@@ -12,11 +12,7 @@ import pytest
 
 from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import World, chat, forget, hit_by, opencode_rows, until, wait
-
-
-def shown(world: World, **params: Any) -> list[str]:
-    return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
+from tests.e2e.world import World, chat, forget, hit_by, listed, opencode_rows, until, wait
 
 
 def test_a_claude_session_stays_listed_after_its_file_is_deleted(world: World, home: Path) -> None:
@@ -39,8 +35,8 @@ def test_a_claude_session_stays_listed_after_its_file_is_deleted(world: World, h
         wait(world, session.id, agentTitle="The widget")
         session.path.unlink()
         wait(world, session.id, gone=True, archived=True)
-        assert shown(world) == []
-        assert shown(world, archived=True) == [session.id]
+        assert listed(world) == []
+        assert listed(world, archived=True) == [session.id]
         assert world.call("resolve", ref=meta["name"])["sessionId"] == session.id
         found = world.call("get", ref=session.id)
         assert found["meta"]["summary"] == meta["summary"]
@@ -73,7 +69,7 @@ def test_a_codex_thread_is_rolled_back_forked_and_archived(world: World, home: P
         wait(world, thread.id, agentTitle="The steps")
         thread.archive()
         wait(world, thread.id, archived=True, gone=False, state="archived")
-        assert shown(world) == [fork.id]
+        assert listed(world) == [fork.id]
     assert [row["sessionId"] for row in world.telemetry()].count(thread.id) == 1
 
 
@@ -89,7 +85,7 @@ def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
         again.turn("Instead")
         row = wait(world, thread.id, userMessageCount=2, sessionFile=str(again.path))
         assert row["firstUserMessage"] == "Kept"
-        assert shown(world, archived=True) == [thread.id]
+        assert listed(world, archived=True) == [thread.id]
         away = thread.path.rename(world.root / "away.jsonl")
         thread.revert(end, ordinal).turn("Once more")  # two files lack the same base
         wait(world, thread.id, userMessageCount=1)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -63,7 +63,7 @@ def test_a_long_session_delays_no_other(world: World) -> None:
         log = world.state / "log.jsonl"
         until(lambda: "index.started" in log.read_text(), "the run")
         small.turn()
-        until(lambda: world.row(small.id)["userMessageCount"] == 4, "the turn")
+        wait(world, small.id, userMessageCount=4)
         assert world.call("tree", ref=small.id)["nodes"]
         assert "index.succeeded" not in log.read_text()
         process.send_signal(signal.SIGTERM)

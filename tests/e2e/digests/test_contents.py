@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, chat, opencode_rows, until
+from tests.e2e.world import Session, World, chat, opencode_rows, wait
 from tests.fakes.openai_server import OpenAIServer, reply
 from tests.fakes.wire import Answer, Request
 
@@ -138,7 +138,7 @@ def test_modified_files_are_listed_once_for_every_agent(desk: Desk) -> None:
         codex.turn()
         chat(rows, "ses_files", "Go on.")
     for session_id, users in ((pi.id, 7), (claude.id, 8), (codex.id, 8), ("ses_files", 8)):
-        until(lambda i=session_id, n=users: world.row(i).get("userMessageCount") == n, session_id)
+        wait(world, session_id, userMessageCount=users)
         segment = world.call("digest", ref=session_id)["segment"]
         assert segment["files_modified"] == ["/w/a.py"], session_id
 

@@ -6,13 +6,9 @@ import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, until, wait
+from tests.e2e.world import World, listed, until, wait
 
 NAMES = ("Orchid greenhouse watering", "Foghorn beacon repair", "Harbour crane inspection")
-
-
-def listed(world: World, **params: Any) -> list[str]:
-    return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
 
 
 def paged(world: World) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from tests.e2e.models.answering import Answering, answering
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World
 from tests.fakes.openai_server import reply
 
 WORDS = "Alerts are written to the file alerts.log, because Redis is too big for this host."
@@ -22,17 +22,13 @@ def session_about_alerts(world: World) -> Session:
     return session
 
 
-def wait_for(world: World, session: Session) -> Session:
-    until(lambda: world.row(session.id).get("messageCount") == 2 * session.turns, "the session")
-    return session
-
-
 ENV = LIMITS
 
 
 def test_a_question_is_answered_with_citations(running: World) -> None:
     """S0.60, S0.67: passages are cited by entry id, and one telemetry row is written."""
-    session = wait_for(running, session_about_alerts(running))
+    session = session_about_alerts(running)
+    running.seen(session)
     before = running.fingerprint()
     question = "why are alerts written to a file?"
     found = running.call("query_session", session=session.id, question=question)
@@ -72,7 +68,8 @@ def test_failures_carry_upstream_codes(
 
 def test_the_command_prints_answer_citations_and_notes(running: World) -> None:
     """S0.60: text for people, the method's result with `--json`."""
-    session = wait_for(running, session_about_alerts(running))
+    session = session_about_alerts(running)
+    running.seen(session)
     text = running.run("ask", session.id, "why", "alerts", "to a file?")
     lines = text.splitlines()
     assert lines[0] == f"Where should the nightly alerts go?  {session.id}"
@@ -106,7 +103,7 @@ def test_a_remote_models_citations_are_verified(world: World) -> None:
         {"match": "<previous_reply>", "text": reply},
     )
     with world.daemon():
-        wait_for(world, session)
+        world.seen(session)
         found = world.call("query_session", session=session.id, question="Are they green?")
         assert found["answerMarkdown"] == "They do."
         assert found["usage"]["calls"] == 2

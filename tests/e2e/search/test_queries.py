@@ -7,7 +7,7 @@ import pytest
 
 from indexerd.errors import UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, until
+from tests.e2e.world import World, listed, until
 
 IDS = ("0198aaaa-1111-7000-8000-000000000001", "0198aaaa-2222-7000-8000-000000000002")
 PLACES = {session_id: place for place, session_id in enumerate(IDS)}
@@ -88,7 +88,7 @@ def test_filters_narrow_a_query(running: World, query: str, found: set[Any]) -> 
 
 
 def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
-    newest = [row["sessionId"] for row in running.call("list")["sessions"]]
+    newest = listed(running)
     for limit in (2, 20):
         found = running.call("search", query="since:7d", limit=limit)["hits"]
         assert [hit["sessionId"] for hit in found] == newest[:limit]

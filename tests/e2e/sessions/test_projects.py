@@ -13,7 +13,7 @@ import pytest
 
 from indexerd.errors import NotFoundError
 from tests.e2e.web.view import announced, config, free_port
-from tests.e2e.world import Session, World, until, wait
+from tests.e2e.world import Session, World, listed, until, wait
 from tests.sources.test_projects import git
 
 
@@ -48,8 +48,8 @@ def begun(world: World, cwd: Path, name: str = "Why?") -> Session:
     return session
 
 
-def listed(world: World, cwd: Path) -> set[str]:
-    return {row["sessionId"] for row in world.call("list", cwd=str(cwd))["sessions"]}
+def below(world: World, cwd: Path) -> set[str]:
+    return {*listed(world, cwd=str(cwd))}
 
 
 def command(directory: Path, session: Session) -> str:
@@ -74,8 +74,8 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     assert (row["cwd"], row["movedTo"]) == (str(old / "api"), str(new / "api"))
     assert row["resume"] == command(new / "api", before)
     assert "movedTo" not in live.row(began_later.id)
-    assert listed(live, new) == {before.id, later.id}
-    assert listed(live, new / "api") == {before.id}
+    assert below(live, new) == {before.id, later.id}
+    assert below(live, new / "api") == {before.id}
     until(lambda: live.call("search", query="zebra", cwd=str(new))["hits"], "its text")
     answer = live.call("counts", cwd=str(new))
     assert answer["agents"] == {"pi": 2}
@@ -94,7 +94,7 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     assert (move["old"], move["new"], move["by"]) == (str(old), str(new), "user")
     leaf = live.call("branches", ref=before.id)["tips"][0]["leafId"]
     made = live.call("branch", ref=before.id, leaf=leaf)
-    until(lambda: listed(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
+    until(lambda: below(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
     assert live.run("move", "--undo", "shop", "store") == "taken back for 1 session\n"
     assert live.row(before.id)["resume"] == command(old / "api", before)
     with pytest.raises(NotFoundError):
@@ -145,8 +145,8 @@ def test_worktrees_count_as_their_repository(live: World, bare: bool) -> None:
     )
     assert "movedTo" not in row
     for asked in (main, root / "fix", root / "new"):
-        assert listed(live, asked) == {session.id}, asked
-    assert listed(live, root / "fix-2") == set()
+        assert below(live, asked) == {session.id}, asked
+    assert below(live, root / "fix-2") == set()
     projects = live.call("counts")["projects"]
     assert projects == [{"cwd": str(main / "api"), "sessions": 1}]
 

@@ -154,7 +154,7 @@ def test_an_unreadable_file_is_reported_until_it_is_readable(world: World) -> No
         assert "Input/output error" in found["eio.jsonl"]["cause"]
         assert "Permission denied" in found["denied.jsonl"]["cause"]
         good.turn()
-        until(lambda: world.row(good.id)["userMessageCount"] == 6, "the good one's turn")
+        wait(world, good.id, userMessageCount=6)
         assert len(problems(world)) == 2
         while_there.unlink()
         for session in bad.values():
