@@ -152,13 +152,14 @@ def test_worktrees_count_as_their_repository(live: World, bare: bool) -> None:
 
 
 def test_a_repository_is_found_again_by_its_history(live: World) -> None:
-    """The same remote and first commit, in a directory that sessions use; never by its name."""
+    """In a directory that sessions use, also with another remote since; never by its name."""
     root = live.root
     origin = repository(root / "shop")
     session = begun(live, origin / "api")
     (origin / "api").mkdir()
     marks = live.state / "projects.jsonl"
     until(lambda: marks.exists() and str(origin) in marks.read_text(), "the first look")
+    git(origin, "remote", "set-url", "origin", "https://example.org/shop")
     elsewhere = root / "code/shop"
     elsewhere.parent.mkdir()
     other_remote = repository(root / "a", "git@example.org:other.git")
