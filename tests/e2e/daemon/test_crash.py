@@ -3,12 +3,11 @@
 import json
 import random
 import signal
-import time
 from collections import Counter
 
 import pytest
 
-from tests.e2e.world import Session, World, until, wait
+from tests.e2e.world import Session, World, let_pass, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -27,8 +26,7 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
         asked = len(world.calls())
         with world.daemon() as process:
             until(lambda asked=asked: len(world.calls()) > asked or _all(world, sessions), "a call")
-            end = time.monotonic() + dice.random() * 0.4
-            until(lambda end=end: time.monotonic() > end, "the moment")
+            let_pass(dice.random() * 0.4)
             process.send_signal(signal.SIGKILL)
             process.wait()
         repeated = {call["session"] for call in world.calls()[asked:]} & stored
