@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.e2e.world import REAL, World
+from tests.e2e.world import REAL, World, append, stamp
 
 DAY = datetime(2026, 4, 7, 9, 0, tzinfo=UTC)
 Line = dict[str, Any]
@@ -89,21 +88,15 @@ class Rollout:
         stem = self.lines[0]["timestamp"][:19].replace(":", "-")
         return home / f".codex/sessions/2026/04/07/rollout-{stem}-{self.id}.jsonl"
 
-    def data(self, *, numbered: bool = False) -> bytes:
+    def write(self, home: Path, *, numbered: bool = False) -> None:
         lines = self.lines
         if numbered:
             kept = [line for line in lines if line["payload"].get("type") != "agent_message"]
             lines = [{"ordinal": n} | _migrated(line) for n, line in enumerate(kept)]
-        return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
-
-    def write(self, home: Path, *, numbered: bool = False) -> None:
-        path = self.path(home)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self.data(numbered=numbered))
+        append(self.path(home), *lines)
 
     def _time(self) -> str:
-        moment = DAY + timedelta(seconds=self.at)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return stamp(DAY + timedelta(seconds=self.at))
 
 
 def _migrated(line: Line) -> Line:

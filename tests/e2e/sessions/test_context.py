@@ -26,38 +26,29 @@ def compaction(session: Session, summary: str, kept: str, **more: Any) -> str:
 
 
 def test_a_compaction_replaces_earlier_entries(running: World) -> None:
-    """Summary, kept and later entries; the newest counts; an unknown id keeps none (S1.19)."""
+    """S1.19, S1.21, S1.22: the newest counts; all are listed, unchanged, the newest first."""
     session = running.session()
     session.turn("one", "1")
     kept = session.say("user", "two")
     session.answer("2")
-    compaction(session, "S1", kept)
+    first = compaction(session, "S1", kept)
     three = session.say("user", "three")
     session.answer("3")
     later = ["user three", "assistant 3"]
-    first = ["compactionSummary S1", "user two", "assistant 2", *later]
-    assert texts(ask(running, "context", session)) == first
-    compaction(session, "S2", three)
-    assert texts(ask(running, "context", session)) == ["compactionSummary S2", *later]
-    compaction(session, "S3", "n0b0dy")
-    session.say("user", "four")
-    assert texts(ask(running, "context", session)) == ["compactionSummary S3", "user four"]
-
-
-def test_compactions_are_listed_newest_first_and_unchanged(running: World) -> None:
-    """Extension details stay; the newest is the previous summary (S1.21, S1.22)."""
-    session = running.session(turns=1)
+    shown = ["compactionSummary S1", "user two", "assistant 2", *later]
+    assert texts(ask(running, "context", session)) == shown
     odd = {"anything": [1, {"deep": None}], "readFiles": ["/w/hooked"]}
-    first = compaction(session, "S1", str(session.last))
-    session.turn()
-    second = compaction(session, "S2", str(session.last), details=odd, fromHook=True)
-    session.turn()
+    second = compaction(session, "S2", three, details=odd, fromHook=True)
     found = ask(running, "context", session)
-    assert [past["entryId"] for past in found["compactions"]] == [second, first]
+    assert texts(found) == ["compactionSummary S2", *later]
+    assert found["previousSummary"] == "S2"
     newest, oldest = found["compactions"]
+    assert (newest["entryId"], oldest["entryId"]) == (second, first)
     assert (newest["details"], newest["fromHook"], newest["tokensBefore"]) == (odd, True, 9)
     assert "fromHook" not in oldest
-    assert found["previousSummary"] == "S2"
+    compaction(session, "S3", "n0b0dy")  # an unknown id keeps none
+    session.say("user", "four")
+    assert texts(ask(running, "context", session)) == ["compactionSummary S3", "user four"]
 
 
 @pytest.mark.parametrize("hook", [{}, {"fromHook": True}], ids=["agent", "extension"])

@@ -269,21 +269,8 @@ def test_a_prompt_with_a_huge_image(running: World) -> None:
     assert Path(branched["sessionFile"]).read_bytes().splitlines()[1] == line
 
 
-def test_custom_entries_are_selected_by_type(running: World) -> None:
-    """S1.33: `path` with `customType` returns only that extension's entries, with data."""
-    session = running.session(turns=1)
-    for kind, number in (("mine", 1), ("other", 2), ("mine", 3)):
-        session.entry("custom", customType=kind, data={"n": number})
-    session.turn()
-    running.seen(session)
-    found = running.call("path", ref=session.id, customType="mine")["entries"]
-    assert [entry["data"] for entry in found] == [{"n": 1}, {"n": 3}]
-    shown = running.call("context", ref=session.id)["messages"]
-    assert [message["role"] for message in shown] == ["user", "assistant"] * 2
-
-
 def test_a_hand_built_tree_is_read_as_built(running: World) -> None:
-    """S1.1, S1.2, S1.4, S1.6: roots, orphans, children, leaf, a broken line, an unknown kind."""
+    """S1.1, S1.2, S1.4, S1.6, S1.33: roots, orphans, leaf, a broken line, kinds of entries."""
     session = running.session()
     root = session.say("user", "Root.")
     old = session.answer("Old.")
@@ -296,18 +283,21 @@ def test_a_hand_built_tree_is_read_as_built(running: World) -> None:
     session.last = young
     for number in range(3000):
         session.entry("custom", customType="deep", data={"n": number})
+    session.entry("custom", customType="other", data={})
     leaf = session.entry("hologram", shape="cube")
     running.seen(session)
     nodes = running.call("tree", ref=session.id)["nodes"]
     shown = {node["id"]: node for node in nodes}
-    assert (len(nodes), "0000dead" in shown) == (3005, False)
+    assert (len(nodes), "0000dead" in shown) == (3006, False)
     assert [node["id"] for node in nodes if node["depth"] == 0] == [root, orphan]
     assert [node["id"] for node in nodes if node["parentId"] == root] == [old, young]
     end = shown[leaf]
-    assert (end["type"], end["depth"], end["active"]) == ("hologram", 3002, True)
+    assert (end["type"], end["depth"], end["active"]) == ("hologram", 3003, True)
     assert not shown[old]["active"]
     context = running.call("context", ref=session.id)["messages"]
     assert [message["text"] for message in context] == ["Root.", "Young."]
+    deep = running.call("path", ref=session.id, customType="deep")["entries"]
+    assert [entry["data"]["n"] for entry in deep] == [*range(3000)]
 
 
 def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None:

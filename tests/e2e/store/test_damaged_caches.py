@@ -41,9 +41,7 @@ class Template:
                 self.world.wait_meta(session.id)
             until(self._is_settled, "the rest")
         shutil.copytree(self.world.state, self.left["ended"])
-        for (
-            session
-        ) in self.words.values():  # the write-ahead log now repeats and extends the database
+        for session in self.words.values():  # the log now repeats and extends the database
             session.turn()
         with self.world.daemon() as process:
             until(self._is_stored, "the store's write")
