@@ -3,6 +3,7 @@
 tests/sources/test_projects.py has the rules by which a repository is found again.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -20,6 +21,10 @@ from tests.sources.test_projects import git
 def repository(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     path.mkdir()
     git(path, "init")
+    return begin(path, remote, first)
+
+
+def begin(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     git(path, "remote", "add", "origin", remote)
     git(path, "commit", "--allow-empty", "-m", first, date="2026-01-01T00:00:00Z")
     return path
@@ -152,14 +157,13 @@ def test_worktrees_count_as_their_repository(live: World, bare: bool) -> None:
 
 
 def test_a_repository_is_found_again_by_its_history(live: World) -> None:
-    """In a directory that sessions use, also with another remote since; never by its name."""
+    """The same remote and first commit, in a directory that sessions use; never by its name."""
     root = live.root
     origin = repository(root / "shop")
     session = begun(live, origin / "api")
     (origin / "api").mkdir()
     marks = live.state / "projects.jsonl"
     until(lambda: marks.exists() and str(origin) in marks.read_text(), "the first look")
-    git(origin, "remote", "set-url", "origin", "https://example.org/shop")
     elsewhere = root / "code/shop"
     elsewhere.parent.mkdir()
     other_remote = repository(root / "a", "git@example.org:other.git")
@@ -178,10 +182,49 @@ def test_a_repository_is_found_again_by_its_history(live: World) -> None:
     (move,) = live.call("move")["moves"]
     assert move["by"] == "git"
     (origin / ".idea").mkdir(parents=True)  # no repository
-    for name in ("d", "e"):  # the look before the last has ended
-        begun(live, repository(root / name, name))
-        until(lambda path=str(root / name): path in marks.read_text(), "a look")  # type: ignore[misc]  # a default in a lambda
+    looked_at(live, "d", "e")
     assert live.row(session.id)["resume"] == command(elsewhere / "api", session)
     shutil.rmtree(origin)
     elsewhere.rename(origin)
     wait(live, session.id, resume=command(origin / "api", session))
+
+
+def looked_at(world: World, *names: str) -> None:
+    """Wait for a look at each of these new repositories; the one before the last has ended."""
+    for name in names:
+        begun(world, repository(world.root / name, name))
+        until(lambda name=name: any(marked(world, world.root / name)), "a look")  # type: ignore[misc]  # a default in a lambda
+
+
+def marked(world: World, place: Path) -> list[str]:
+    """List what was noted of a repository's identity, in order."""
+    path = world.state / "projects.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [line["mark"] for line in lines if line.get("repository") == str(place)]
+
+
+def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) -> None:
+    """Also one that got its remote later, or that took another one's place."""
+    place, moved = live.root / "shop", live.root / "moved"
+    place.mkdir()
+    git(place, "init")
+    session = begun(live, place)
+    until(lambda: marked(live, place) == [""], "a look at the new repository")
+    begin(place)
+    looked_at(live, "0")
+    git(place, "remote", "set-url", "origin", "https://example.org/shop")
+    git(place, "checkout", "--orphan", "pages")
+    git(place, "commit", "--allow-empty", "-m", "pages")
+    looked_at(live, "1", "2")
+    place.rename(moved)
+    begun(live, moved)
+    wait(live, session.id, movedTo=str(moved))
+    repository(place, "git@example.org:unrelated.git")
+    other = begun(live, place)
+    looked_at(live, "a", "b")
+    assert live.row(session.id)["resume"] == command(moved, session)
+    assert below(live, place) == {other.id}
+    shutil.rmtree(place)
+    looked_at(live, "c", "d")
+    assert live.row(session.id)["resume"] == command(moved, session)
+    assert "movedTo" not in live.row(other.id)
