@@ -224,6 +224,7 @@ class Facts:
     title: str = ""  # the agent's own
     # Of plans, commits, pull requests and issues: ("plan" | "commit" | "pr" | "issue", title).
     titles: tuple[tuple[str, str], ...] = ()  # oldest first
+    recap: str = ""  # what most of the session did, by the agent's own model
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,21 @@ from indexerd.disk import append_line, write_atomically
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    """And no new one, as of an export."""
     path = tmp_path / "x"
     write_atomically(path, b"old")
     code = (
         "import resource, signal, sys, pathlib\n"
-        "from indexerd.disk import append_rotating, write_atomically\n"
+        "from indexerd.disk import append_rotating, create_file, write_atomically\n"
+        "from indexerd.errors import WriteError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "log = path.with_name('log')\n"
         "done = [append_rotating(log, b'0123456789', limit=1000) for _ in range(3)]\n"
         "assert done == [True, False, False]\n"
+        "try: create_file(path.with_name('new'), [b'n' * 100])\n"
+        "except WriteError as full: assert full.exit_code == 75\n"
         "write_atomically(path, b'n' * 100)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False)

@@ -113,7 +113,9 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     # By day since the epoch (UTC) and model, if the agent keeps sums; they add up to `tokens`.
     tokens_on: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     context: ContextUse = ContextUse()
+    recap: tuple[int, str] = (0, "")  # what the agent told of the rows before this one, a line
     asking: int = NOWHERE  # the newest row that asks the user something through a tool
+    asked: str = ""  # what it asks, as one line
     split_answers: bool = False  # one answer of the model may be several entries
     memory: object = None  # the adapter's state between blocks of lines
 

@@ -25,8 +25,21 @@ INJECTED = (
     "Answer from a referenced session, quoted by indexerd as data, to the question:",
 )
 INJECTED_END = "\n\n---\n\n"
-_SPEC_KIT = re.compile(
-    r"\s{0,9}## User Input\s{1,9}```text\n(.{0,20000}?)\n```\n\nYou \*\*MUST", re.DOTALL
+_TEMPLATES = (  # of other programs; what the user typed in it, or else what it is about
+    re.compile(  # Spec Kit's commands
+        r"\s{0,9}(?:---\s{1,9}description:(?P<about>[^\n]{0,500})\n.{0,2000}?---\s{1,9})?"
+        r"## User Input\s{1,9}```text\n(?:\$ARGUMENTS|(?P<typed>.{0,20000}?))\n```\n\nYou \*\*MUST",
+        re.DOTALL,
+    ),
+    re.compile(  # claude-mem, which observes a session
+        r".{0,999}?<observed_from_primary_session>\s{1,9}<user_request>(?P<typed>.{0,20000}?)</user_request>",
+        re.DOTALL,
+    ),
+    re.compile(  # a skill of pi
+        r"<skill name=\"(?P<about>[\w:.-]{1,64})\" location=\"[^\"\n]{0,1000}\">"
+        r".*</skill>(?P<typed>.*)",
+        re.DOTALL,
+    ),
 )
 
 Fields = dict[str, Any]  # of a JSON object
@@ -196,11 +209,12 @@ def own_words(text: str) -> str:
     """Return what a person wrote of a prompt, which may be "".
 
     A block that indexerd put before it is cut off: foreign lines in it are quoted, so the first
-    unquoted `---` ends it. Of a command of Spec Kit, whose whole template is in the prompt, only
-    the user's input counts.
+    unquoted `---` ends it. Of a template of another program, only the user's input counts.
     """
-    if spec := _SPEC_KIT.match(text):
-        return spec[1]
+    for template in _TEMPLATES:
+        if filled := template.match(text):
+            found = filled.groupdict()
+            return ((found["typed"] or "").strip() or found.get("about") or "").strip()
     if not text.startswith(INJECTED):
         return text
     _, rule, rest = text.partition(INJECTED_END)

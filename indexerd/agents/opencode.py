@@ -39,7 +39,7 @@ from indexerd.agents.json_lines import (
     time_ms,
     tokens_of,
 )
-from indexerd.agents.replies import opencode_answers
+from indexerd.agents.replies import opencode_answers, question_in
 from indexerd.entries import (
     Compaction,
     Entry,
@@ -158,8 +158,9 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
     if what.kind is Kind.USER:
         # A fork copies messages with new ids, but with their times.
         tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
-    asks = [part for part in _parts(line) if part.get("tool") == _ASKING]
-    tree.asking = row if any(_status(part) in _UNDONE for part in asks) else tree.asking
+    for part in _parts(line):
+        if part.get("tool") == _ASKING and _status(part) in _UNDONE:
+            tree.asking, tree.asked = row, question_in(as_dict(part.get("state")).get("input"))
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
     elif what.kind in _SETTLES or role == "idle":

@@ -1,4 +1,4 @@
-"""What the user says in a tool's result: answers to questions, a reason to reject a call.
+"""What tools ask the user, and what he says in their results: an answer, a reason to reject.
 
 Claude Code and opencode store the answers beside the questions. In Codex the result itself is
 `{"answers": {ID: {"answers": […]}}}`, and the questions are only in the call.
@@ -12,13 +12,15 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.json_lines import Fields, as_dict, as_list, string
+from indexerd.agents.json_lines import Fields, as_dict, as_list, safe_line, string
 
 _REASON = re.compile(
     r"The user doesn't want to .{0,300}?(?:reason for the rejection:\s*|the user said:\n"
     r"(?!The user wants to clarify))(.+)",
     re.DOTALL,
 )
+# How the results begin in Claude Code, Codex and opencode.
+_REJECTED = ("The user doesn't want to ", "exec command rejected by user", "The user rejected ")
 _MOST = 20  # questions of one call
 _NOTE = "user_note: "  # in Codex
 
@@ -27,6 +29,17 @@ def questions_in(arguments: Any) -> list[Fields]:
     """Return what a call with these arguments asks the user: objects with `question`."""
     listed = map(as_dict, as_list(as_dict(arguments).get("questions"))[:_MOST])
     return [one for one in listed if string(one.get("question"))]
+
+
+def question_in(arguments: Any) -> str:
+    """Return the first question that a call with these arguments asks, as one line."""
+    first = next(iter(questions_in(arguments)), {})
+    return safe_line(string(first.get("question"))) or "The agent asks something."
+
+
+def is_rejection(result: str) -> bool:
+    """Return whether the result of a call that failed says that the user rejected the call."""
+    return result.startswith(_REJECTED)
 
 
 def reason_in(result: str) -> str:

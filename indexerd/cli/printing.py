@@ -139,6 +139,13 @@ def fields(values: Mapping[str, Any], names: str = "") -> Iterator[str]:
         yield from map(exact, lines)
 
 
+def unpriced(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return a field that says that the cost of these tokens is not known, if it is not."""
+    known = values.get("costUsd") is not None or values.get("costEstimatedUsd") is not None
+    spent = any((values.get("tokens") or {}).values())
+    return {"cost": "not known: the models have no list price"} if spent and not known else {}
+
+
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Map the names of non-empty fields, as words, to their values as text."""
     return {

@@ -35,9 +35,9 @@ _PLACES = 3  # in a session that are shown of a search, about
 _WIDE = 160  # columns of a terminal, below which ids are cut
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
-_FACTS = """sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
-userMessageCount newUserMessages compactions models tokens costUsd costEstimatedUsd tags
-filesModified filesRead toolsUsed namedBy parentSessionId parentSessionFile"""
+_FACTS = """question sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt
+messageCount userMessageCount newUserMessages compactions models tokens costUsd costEstimatedUsd
+cost tags filesModified filesRead toolsUsed namedBy parentSessionId parentSessionFile"""
 _WAITS = "waiting for the end of its turn (60 s at most), and for the model"
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
@@ -135,6 +135,9 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     by |= {"first-message": "its first prompt", "file": "its file"}
     row["namedBy"] = by[row["nameSource"]]
     row["createdAt"] = min(row["createdAt"], row["modifiedAt"])  # a fork's messages may be older
+    for key in ("filesModified", "filesRead"):
+        row[key] = [file.removeprefix(f"{row['cwd']}/") for file in row[key]]
+    row |= render.unpriced(row)
     yield from render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")

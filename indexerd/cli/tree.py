@@ -77,7 +77,9 @@ def _entries(entries: list[dict[str, Any]], id_length: int) -> Iterator[str]:
         who = f"{words.who(entry['kind'])}:"
         if entry["kind"] in _UNSAID:
             who = f"[{safe(entry['type'])}]"
-        text = safe(render.without_marks(entry["text"]), 200)
+            text = safe(entry["text"], 200)
+        else:
+            text = safe(render.without_marks(entry["text"]), 200) or "(no text)"
         entry["text"] = f"{entry.get('mark', '')}{label}{who} {text}".rstrip()
         _shorten(entry, id_length, "id")
     narrow = render.columns() < render.NARROW
@@ -180,7 +182,7 @@ def history(answer: Any) -> Iterator[str]:
         yield from render.fields({"filesModified": segment.get("files_modified")})
         yield ""
     for message in answer["recent"] if full else answer["recent"][-RECENT_SHOWN:]:
-        text = message["text"] or f"[{', '.join(message.get('tools', ()))}]"
+        text = message["text"] or ", ".join(message.get("tools", ())) or "(no text)"
         more = safe(message["entryId"] if full else render.without_marks(text))
         who = words.who(message["role"])
         yield from render.heading(f"{message['n'] + 1} {who}", f"  {more}")

@@ -483,5 +483,6 @@ def _facts(
         tools_used=done.tools_used,
         cwd=shown_path(info.cwd),
         title=redact(info.agent_title or "")[0],
+        recap=redact(info.recap)[0],
         titles=tuple(titles),
     )

@@ -135,6 +135,8 @@ def row_of(
         "leafId": info.leaf_id and info.leaf_id[: limits.WORD_MAX],
         "compactions": info.compactions,
     }
+    row |= {"question": info.question} if row["state"] == "waiting" else {}
+    row |= {"recap": info.recap} if info.recap else {}
     row |= fact_fields(facts)
     if info.tokens:
         row["tokens"] = dict(zip(TOKEN_KEYS, info.tokens, strict=True))
@@ -193,16 +195,17 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
         ("meta", "" if built_in else written),
         ("agent", titled),
         ("meta", written),
-        ("first-message", _line(row.get("firstUserMessage"), limits.NAME_MAX)),
+        ("first-message", _beginning(row.get("firstUserMessage") or "")),
         ("file", _safe(_shown(stem), limits.NAME_MAX) or "session"),
     ]
     source, name = next((source, name) for source, name in names if name)
-    row |= {"name": name, "nameSource": source, "description": ""}
+    row |= {"name": name, "nameSource": source, "description": row.get("recap", "")}
     row |= {key: True for key in ("pinned", "hidden") if getattr(marks, key)}
     row["indexed"], summary = meta is not None, ""
     if meta is not None:
+        described = clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX)
         row |= {
-            "description": clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX),
+            "description": (built_in and row["description"]) or described,
             "model": _line(meta.model, limits.NAME_MAX),
             "updatedAt": _line(meta.updated_at, limits.WORD_MAX),
         }
@@ -223,6 +226,16 @@ def _unsecret(text: str) -> str:
 
 def _line(text: str | None, limit: int) -> str:
     return clean_line((text or "")[: limits.READ_MAX], limit)
+
+
+def _beginning(prompt: str) -> str:
+    """Shorten a prompt to a name: whole words, and a sign that there is more."""
+    line = _line(prompt, limits.NAME_MAX + 1)
+    if len(line) <= limits.NAME_MAX:
+        return line
+    kept = line[: limits.NAME_MAX - 1]
+    words = kept.rpartition(" ")[0]  # short in a language without spaces
+    return (words if len(words) > limits.NAME_MAX // 2 else kept) + "…"
 
 
 def _safe(text: str | None, limit: int) -> str:

@@ -57,7 +57,8 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     base_excluded: bool = False  # earlier history is in a file that the user excluded
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
     named_by_person: bool = False  # a person gave `agent_title`
-    waiting: bool = False  # its last message asks the user something
+    recap: str = ""  # what most of it did, by the agent's own model
+    question: str = ""  # what its last message asks the user
 
     @property
     def has_base(self) -> bool:
@@ -77,7 +78,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _SAME = (  # fields that an info copies from its state
     *("activity_ms", "turn", "messages", "answered", "bad_lines", "oversized", "git_branch"),
     *("leaf_id", "compactions", "first", "fork_of", "tokens", "missing_base", "base_excluded"),
-    "waiting",
+    "question",
 )
 _OF_HEADER = ("session_id", "cwd", "created_at", "parent", "parent_id", "subagent", "version")
 
@@ -117,6 +118,7 @@ def info_of(
         if agent != "pi"
         else next(filter(None, state.openings.values()), ""),
         users=state.user_messages(),
+        recap=state.told,
         compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         rows=len(state),
         looped=bool(state.cycles()),
@@ -151,7 +153,7 @@ def unpack(data: bytes, path: str) -> SessionInfo:
 def state_of(info: SessionInfo) -> str:
     if info.archived:
         return "archived"
-    if info.waiting:
+    if info.question:
         return "waiting"
     if info.turn is Turn.OPEN and info.answered:
         return "active"

@@ -168,10 +168,17 @@ class SessionState(Tree):
         return Turn.OPEN
 
     @property
-    def waiting(self) -> bool:
-        """Return whether the path's last message asks the user something, unanswered so far."""
+    def question(self) -> str:
+        """Return what the path's last message asks the user, unanswered so far, or ""."""
         last = (row for row in self.up(self.leaf) if self.kind(row) in _SPEAKS)
-        return next(last, NOWHERE) == self.asking >= 0
+        return self.asked if next(last, NOWHERE) == self.asking >= 0 else ""
+
+    @property
+    def told(self) -> str:
+        """Return what the agent told of the session, if that was most of the path."""
+        row, text = self.recap
+        prompts = [at for at in self.up(self.leaf) if self.kind(at) is Kind.USER] if text else []
+        return text if 2 * sum(at < row for at in prompts) >= len(prompts) else ""
 
     def user_messages(self) -> int:
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in self.up(self.leaf))

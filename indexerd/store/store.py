@@ -41,7 +41,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 15
+VERSION = 16
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
@@ -92,6 +92,7 @@ CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) W
 PRAGMA user_version = {VERSION};
 """
 
+_EMPTY = "(messages = 0 AND NOT named)"  # a condition: nobody said anything
 _FLAGS = ("archived", "gone", "subagent", "pinned", "hidden")
 _encode = msgspec.msgpack.Encoder().encode
 _cursor = msgspec.msgpack.Decoder(Cursor).decode
@@ -106,7 +107,7 @@ class Named(NamedTuple):
     cwd: str  # the directory of its project, which may be elsewhere than the recorded one
     modified: int  # milliseconds since the epoch
     named: bool  # a user, a model or the agent chose the name
-    live: bool  # neither gone, archived nor hidden, and not a sub-agent's
+    live: bool  # neither gone, archived, hidden nor empty, and not a sub-agent's
     hidden: bool = False  # by the user: only its id or its exact name finds it
 
 
@@ -124,14 +125,16 @@ def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
     """Return the names in a row, with further aliases."""
     name = str(row.get("name") or "")
     own = (name, str(row.get("agentTitle") or ""), *aliases)
+    has_name = row.get("nameSource") in {"user", "meta", "agent"}
     return Named(
         session_id=str(row["sessionId"]),
         name=name,
         aliases=tuple(dict.fromkeys(name for name in own if name)),
         cwd=sys.intern(str(row.get("project") or row.get("cwd") or "")),
         modified=iso_ms(str(row.get("modifiedAt") or "")),
-        named=row.get("nameSource") in {"user", "meta", "agent"},
-        live=not any(row.get(key) for key in ("archived", "gone", "subagent", "hidden")),
+        named=has_name,
+        live=not any(row.get(key) for key in ("archived", "gone", "subagent", "hidden"))
+        and bool(has_name or row.get("messageCount")),
         hidden=bool(row.get("hidden")),
     )
 
@@ -383,7 +386,7 @@ class StateStore:
         return [row[0] for row in self.select("SELECT id FROM session UNION SELECT id FROM remote")]
 
     def names(self) -> list[Named]:
-        live = "NOT (archived OR gone OR subagent OR hidden)"
+        live = f"NOT (archived OR gone OR subagent OR hidden OR {_EMPTY})"
         columns = f"id, name, aliases, project, modified, named, {live}, hidden"
         rows = self._all(columns, "true")
         with self._guarded():
@@ -416,8 +419,8 @@ class StateStore:
         return self.newest(" AND ".join(where), values) if where else None
 
     def newest(self, where: str = "true", values: Sequence[Any] = ()) -> list[str]:
-        """Return sessions, newest first, without hidden ones."""
-        order = f"{where} AND NOT hidden ORDER BY modified DESC, id"
+        """Return sessions, newest first, without hidden and empty ones."""
+        order = f"{where} AND NOT (hidden OR {_EMPTY}) ORDER BY modified DESC, id"
         return [row[0] for row in self._all("id", order, values)]
 
     def hidden(self) -> list[str]:
@@ -509,7 +512,7 @@ class StateStore:
         """Count this machine's sessions by what lists do with them, most first."""
         kind = (
             "CASE WHEN subagent THEN 'subagents' WHEN archived THEN 'archived' WHEN hidden"
-            " THEN 'hidden' WHEN messages = 0 AND NOT named THEN 'empty' ELSE 'listed' END"
+            f" THEN 'hidden' WHEN {_EMPTY} THEN 'empty' ELSE 'listed' END"
         )
         where = "NOT gone AND machine IS NULL GROUP BY 1 ORDER BY count(*) DESC"
         return dict(self.select(f"SELECT {kind}, count(*) FROM session WHERE {where}"))  # noqa: S608 - ours
@@ -698,7 +701,7 @@ def _listed(tags: Iterable[str]) -> str:
 
 def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
     """Make the SQL conditions that leave out what lists do not show by default."""
-    where = [] if archived else ["NOT archived", "NOT gone", "NOT (messages = 0 AND NOT named)"]
+    where = [] if archived else ["NOT archived", "NOT gone", f"NOT {_EMPTY}"]
     where += [] if subagents else ["NOT subagent"]
     return where if hidden else [*where, "NOT hidden"]
 

@@ -262,7 +262,8 @@ def place_of(cwd: str, filters: Filters, home: str) -> Shown:
 
 def line(row: Row, filters: Filters, home: str) -> Shown:
     session_id, title = row["sessionId"], to_text(row.get("name") or "", TITLE_MAX) or "session"
-    gist = to_text(row.get("description") or row.get("firstUserMessage") or "", GIST_MAX)
+    gist = row.get("question") or row.get("description") or row.get("firstUserMessage") or ""
+    gist = to_text(gist, GIST_MAX)
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
     return {
         "row": row,

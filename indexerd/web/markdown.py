@@ -35,6 +35,7 @@ _LANGUAGES = """bash sh zsh shell c cpp c++ cs csharp css diff docker dockerfile
     html ini java javascript js json json5 jsonc jsx kotlin lua markdown md php powershell
     proto py python python3 rb ruby rs rust scss sql swift toml ts tsx typescript xml yaml
     yml zig"""
+_FRAME = re.compile(r"^</?proposed_plan>$", re.MULTILINE)  # Codex writes it around a plan
 _LINK = re.compile(r"https?://", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\\]{1,2000}(?<![.,;:!?)\]}*_])")
 _CLASSES = {  # of the page's style; the first that a token's type belongs to
@@ -61,7 +62,7 @@ def to_html(text: str) -> str:
     if len(text) > TEXT_MAX or text.count("[") > _BRACKETS_MAX:
         return plain
     environment: dict[str, Any] = {}
-    tokens = _PARSER.parse(text, environment)
+    tokens = _PARSER.parse(_FRAME.sub("", text), environment)
     if any(token.level >= _NESTED_MAX - 2 for token in tokens):  # the parser skips what is deeper
         return plain
     html = str(_PARSER.renderer.render(tokens, _PARSER.options, environment))

@@ -21,6 +21,7 @@ import msgspec
 
 from indexerd.agents.claude.human import as_seen, carries_out_plan
 from indexerd.agents.json_lines import as_dict, as_list, string
+from indexerd.agents.replies import is_rejection
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
@@ -55,7 +56,7 @@ class Call(msgspec.Struct, omit_defaults=True, rename="camel"):
     tool: str
     detail: str = ""  # one line
     id: str = ""
-    failed: bool = False
+    failed: str = ""  # or rejected
     edits: list[FileEdit] = []
     input: Any = None  # all arguments, if the document is complete
 
@@ -136,7 +137,7 @@ class Room:
     whole: bool = False  # with all arguments of calls
     lost: list[dict[str, Any]] = field(default_factory=list)  # each text that was cut
     tools: dict[str, str] = field(default_factory=dict)  # by call id; results may not name theirs
-    failed: set[str] = field(default_factory=set)  # ids of calls
+    failed: dict[str, str] = field(default_factory=dict)  # failed or rejected, by call id
     patches: dict[str, tuple[str, ...]] = field(default_factory=dict)  # diffs that agents stored
 
     def fit(self, entry: Entry, name: str, text: str) -> str:
@@ -175,8 +176,10 @@ def node_of(
         reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
         whole = "\n\n".join(filter(None, (whole, *map(asked, entry.tools), reply)))
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
-    room.failed.update(entry.failed)
     room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
+    rejected = {one.call for one in entry.results if is_rejection(one.text)}
+    ends = {call: "rejected" if call in rejected else "failed" for call in entry.failed}
+    room.failed |= ends
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
     results = _results(entry, room)
     if replies(entry) and not room.whole:
@@ -184,7 +187,6 @@ def node_of(
     elif entry.kind is Kind.TOOL and results:
         before = beside_results(entry, entry.texts)
         whole = whole if before is None or len(results) == 1 else before
-    most = sys.maxsize if room.whole else CALLS_MAX
     text = room.fit(entry, "text", whole)
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
@@ -195,21 +197,26 @@ def node_of(
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
         role=shown_word(entry.role) if entry.role else None,
         length=len(whole) if len(whole) > room.most else 0,
-        calls=[
-            _call(entry, at, call, room)
-            for at, call in enumerate(entry.tools[:most])
-            if call.name or call.detail or call.arguments
-        ],
-        results=results[:most],
+        calls=_calls(entry, room),
+        results=results if room.whole else results[:CALLS_MAX],
         thinking=room.fit(entry, "thinking", "\n\n".join(entry.thinking)),
         model=_one_line(entry.model, WORD_MAX) if entry.model else "",
-        failed=0 if kind == "reply" else len(entry.failed) or int(wrong),
+        failed=[*ends.values()].count("failed") or int(wrong),
         images=entry.images,
         pictures=[*pictures],
         quiet=kind != "task" and is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )
+
+
+def _calls(entry: Entry, room: Room) -> list[Call]:
+    most = sys.maxsize if room.whole else CALLS_MAX
+    return [
+        _call(entry, at, call, room)
+        for at, call in enumerate(entry.tools[:most])
+        if call.name or call.detail or call.arguments
+    ]
 
 
 def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
@@ -259,7 +266,7 @@ def _redacted(value: Any, redact: Redactor, key: str = "") -> Any:
 def add_results(state: SessionState, nodes: Mapping[int, Node], room: Room) -> None:
     """Mark the calls that failed, and show the diffs that agents stored or that can be made."""
     for call in (call for node in nodes.values() for call in node.calls):
-        call.failed = call.id in room.failed
+        call.failed = room.failed.get(call.id, "")
         if len(call.edits) == 1 and (patch := room.patches.get(call.id)):
             text = "\n".join(patch)
             text = room.redact(text).text if room.redact else text

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from indexerd.agents.claude.parse_entry import read
@@ -14,8 +13,8 @@ FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"
 
 
-def state_of(data: bytes, *, file: str = FILE, cuts: Iterable[int] = ()) -> SessionState:
-    return fed("claude", data, file, cuts)
+def state_of(data: bytes, *, file: str = FILE) -> SessionState:
+    return fed("claude", data, file)
 
 
 def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:
@@ -124,6 +123,6 @@ def boundary(uuid: str, logical: str | None, **metadata: Any) -> bytes:
     )
 
 
-def summary(uuid: str, parent: str | None, text: str = "It was about X.") -> bytes:
-    said = f"This session is being continued from a previous conversation. {text}"
+def summary(uuid: str, parent: str | None) -> bytes:
+    said = "This session is being continued from a previous conversation. It was about X."
     return user(uuid, parent, said, isCompactSummary=True, isVisibleInTranscriptOnly=True)

@@ -1,8 +1,6 @@
 """Lines of Codex as the client writes them, and files read as indexerd reads them."""
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from indexerd.agents.codex.parse_entry import read
@@ -57,8 +55,8 @@ def call(call_id: str = "c1", name: str = "exec_command", **arguments: Any) -> b
     return item("function_call", name=name, arguments=json.dumps(arguments), call_id=call_id)
 
 
-def output(text: Any, call_id: str = "c1") -> bytes:
-    return item("function_call_output", call_id=call_id, output=text)
+def output(text: Any) -> bytes:
+    return item("function_call_output", call_id="c1", output=text)
 
 
 def turn(name: str, *inside: bytes, end: str = "task_complete") -> bytes:
@@ -70,19 +68,18 @@ def talk(name: str, question: str) -> bytes:
     return turn(name, user(question), said(question), answer(f"{question}!"))
 
 
-def state_of(*lines: bytes, cuts: Iterable[int] = (), file: str = FILE) -> SessionState:
-    return fed("codex", b"".join(lines), file, cuts)
+def state_of(*lines: bytes) -> SessionState:
+    return fed("codex", b"".join(lines), FILE)
 
 
-def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
-    found = []
-    for row in state.path():
-        start, stop = state.offsets[row], state.offsets[row] + state.lengths[row]
-        held = data or Path(state.file_of(row)).read_bytes()
-        found.append(read(held[start:stop], state.id(row)))
-    return found
+def entries(state: SessionState, data: bytes) -> list[Entry]:
+    return [
+        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.id(row))
+        for row in state.path()
+    ]
 
 
-def texts(state: SessionState, data: bytes = b"", kind: Kind = Kind.USER) -> list[str]:
+def texts(state: SessionState, data: bytes) -> list[str]:
+    """Texts of the prompts on the path."""
     read = zip(state.path(), entries(state, data), strict=True)
-    return [entry.text for row, entry in read if state.kind(row) is kind]
+    return [entry.text for row, entry in read if state.kind(row) is Kind.USER]

@@ -24,16 +24,6 @@ def path(state: SessionState) -> list[str]:
     return [state.id(row) for row in state.path()]
 
 
-def test_a_rewind_starts_a_branch_at_an_older_entry() -> None:
-    """S1.13, S0.9: only the new prompt is on the path and counted."""
-    data = user("u1", None, "one") + answer("a1", "u1")
-    data += user("u2", "a1", "two") + answer("a2", "u2") + user("u3", "a1", "instead")
-    state = state_of(data)
-    assert prompts(data, state) == ["one", "instead"]
-    assert state.abandoned("a2")
-    assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
-
-
 def test_bookkeeping_lines_do_not_move_the_leaf() -> None:
     """The leaf stays while only attachments, system lines and commands are added."""
     data = user("u1", None, "one") + attachment("e1", "u1", "environment") + answer("a1", "e1")
@@ -86,7 +76,10 @@ def test_a_prompt_after_parallel_results_keeps_queued_ones() -> None:
 
 
 def test_missing_parents_do_not_cut_the_path() -> None:
-    """formats.md 2.4: progress lines get lost; a missing parent means the last leaf."""
+    """formats.md 2.4: progress lines get lost; a missing parent means the last leaf.
+
+    S1.13, S0.9: after a rewind only the new prompt is on the path and counted.
+    """
     data = user("u1", None, "one") + answer("a1", "lost1", "first")
     data += user("u2", "lost2", "two") + answer("a2", "u2")
     assert prompts(data, state_of(data)) == ["one", "two"]
@@ -94,6 +87,8 @@ def test_missing_parents_do_not_cut_the_path() -> None:
     state = state_of(data)
     assert prompts(data, state) == ["one", "instead of two"]
     assert answers(data, state) == ["first"]
+    assert state.abandoned("a2")
+    assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
 
 
 def test_a_file_without_parents_is_read_in_order() -> None:
@@ -220,3 +215,15 @@ def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
     assert (prompts(data, state), state.messages, len(state)) == (["one", "two"], 3, 3)
     assert list(state.ordinals) == [0, 1, 3]
     assert state.orderly
+
+
+def test_a_plugin_that_observes_a_session_is_no_person() -> None:
+    """claude-mem's sessions are sub-agents', called by the request that they are about."""
+    asked = "<ide_opened_file>x</ide_opened_file>\nFix the login"
+    seen = f"<observed_from_primary_session>\n  <user_request>{asked}</user_request>\n"
+    data = user("u1", None, f"Hello memory agent.\n\n{seen}</observed_from_primary_session>")
+    folder = "/home/u/.claude/projects/-home-u--claude-mem-observer-sessions"
+    state = state_of(data + answer("a1", "u1"), file=f"{folder}/s1.jsonl")
+    assert state.header is not None
+    assert state.header.subagent
+    assert (state.user_messages(), state.first_user) == (0, "Fix the login")

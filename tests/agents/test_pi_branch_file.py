@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,15 +15,8 @@ from tests.sessions.tree_sessions import answers, entry, line, reader, said, ses
 NOW = "2026-02-03T04:05:06.789Z"
 
 
-def counter() -> Callable[[], str]:
-    numbers = itertools.count()
-    return lambda: f"ffff{next(numbers):04x}"
-
-
-def branch(
-    data: bytes, leaf: str | None = None, *, fresh: Callable[[], str] | None = None
-) -> bytes:
-    state = state_of(data)
+def branch(data: bytes, leaf: str | None = None) -> bytes:
+    state, numbers = state_of(data), itertools.count()
     assert state.header is not None
     header = {"version": state.header.version, "id": "new", "timestamp": NOW}
     header |= {"cwd": state.header.cwd, "parentSession": "/old.jsonl"}
@@ -35,7 +28,10 @@ def branch(
 
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
     branched = branch_lines(
-        header, lines(view.path()), [label for _, label in lines(labels)], fresh or counter()
+        header,
+        lines(view.path()),
+        [label for _, label in lines(labels)],
+        lambda: f"ffff{next(numbers):04x}",
     )
     return b"".join(branched)
 

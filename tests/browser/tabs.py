@@ -108,6 +108,11 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
 def findings(page: Page) -> list[str]:
     """Serious accessibility problems that axe-core finds in the page, and gaps between headings."""
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8") + "\n;0")

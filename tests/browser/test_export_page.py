@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.browser.exported import EVIL, FORKED, PIXEL, forked, hostile, page_of
-from tests.browser.tabs import Tabs
-from tests.sessions.tree_sessions import said
+from tests.browser.tabs import NARROW, Tabs, findings, press
+from tests.sessions.tree_sessions import entry, said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -25,9 +25,9 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return forked(tmp_path_factory.mktemp("forked"))
 
 
-def opened(tabs: Tabs, file: Path, fragment: str = "") -> Page:
+def opened(tabs: Tabs, file: Path, more: str = "", **how: Any) -> Page:
     """Open the page from disk without a network."""
-    page = tabs.open(file.as_uri() + fragment, offline=True)
+    page = tabs.open(file.as_uri() + more, offline=True, **how)
     expect(page.locator("[role=treeitem]").first).to_be_attached()
     return page
 
@@ -44,11 +44,6 @@ def rows(page: Page) -> list[str]:
         ".map((one) => one.textContent).join(' '))"
     )
     return told
-
-
-def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        page.keyboard.press(key)
 
 
 def choose(page: Page, mode: str) -> list[str]:
@@ -189,3 +184,106 @@ def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:
     expect(shown(page)).to_contain_text("19998")
     assert "\x1b" not in page.evaluate("document.body.textContent")
     assert page.evaluate("window.owned") is None
+
+
+THOUGHT = {"type": "thinking", "thinking": f"{'Well. ' * 30}The walrus is to blame."}
+READ = {"type": "toolCall", "id": "1", "name": "read", "arguments": {"path": "/w/alerts.py"}}
+SOUGHT = [
+    said("a", None, "user", "Where do they go?"),
+    said("b", "a", "assistant", content=[THOUGHT, READ], stopReason="toolUse"),
+    said("c", "b", "toolResult", "def send(): ...", toolCallId="1", toolName="read", at=1),
+    said("d", "c", "assistant", "To a file.", at=2),
+    entry("custom_message", "e", "d", 3, customType="x", content="Nobody sees it.", display=False),
+    entry("label", "f", "e", 3, targetId="e", label="unseen"),
+    said("g", "f", "user", "Then on.", at=4),
+    said("h", "g", "assistant", "It goes on.", at=5),
+]
+
+
+def test_a_search_of_the_address_finds_calls_thoughts_and_results(
+    tabs: Tabs, tmp_path: Path
+) -> None:
+    """S1.35, S4.22: folded entries are found, but not what their author hid (S1.32)."""
+    page = opened(tabs, page_of(tmp_path, SOUGHT), "?find=alerts.py")
+    found, search = page.locator("#tree .row"), page.locator("#search")
+    expect(found).to_have_count(1)
+    expect(found).to_contain_text("read /w/alerts.py")
+    for words, told in (("the walrus", "The walrus is to blame"), ("def send", "def send()")):
+        search.fill(words)
+        expect(found).to_have_count(1)
+        expect(found).to_contain_text(told)
+        expect(found.locator("mark")).to_contain_text(words.split(), ignore_case=True)
+        assert found.evaluate("(one) => one.querySelector('mark').offsetTop < one.offsetTop + 40")
+    page.locator("#filter").select_option("user-only")
+    expect(found).to_have_count(0)
+    expect(page.locator("#none")).to_contain_text("Prompts only")
+    page.evaluate("indexerd.session.find('alerts.py')")  # as the link of a file does
+    expect(found).to_have_count(1)
+    search.fill("nobody")
+    expect(found).to_have_count(0)
+    expect(page.locator("#none")).to_contain_text("nobody")
+    page.locator("#clear").click()
+    expect(page.locator("#none")).to_be_hidden()
+    expect(search).to_be_focused()
+    expect(page.locator("#tree")).not_to_contain_text("Nobody sees it.")
+    expect(page.locator("#tree")).not_to_contain_text("unseen")
+
+
+def test_escape_clears_the_search_wherever_the_focus_is(tabs: Tabs, tmp_path: Path) -> None:
+    """A second Escape shows the leaf; below 900 px a search of the address is visible."""
+    file = page_of(tmp_path, FORKED)
+    page = opened(tabs, file, "?find=redis#leaf=f&target=e", width=NARROW)
+    expect(page.locator("#side")).to_be_visible()
+    hit = page.locator("#tree .row", has_text="Redis is too big.")
+    assert findings(page) == []
+    hit.click()
+    expect(page.locator("#side")).to_be_hidden()
+    expect(page.locator("#path .aim")).to_be_focused()  # focus is not lost when the tree is hidden
+    page.keyboard.press("Escape")
+    expect(page.locator("#search")).to_have_value("")
+    expect(page.locator("#path")).to_contain_text("Redis is too big.")
+    page.keyboard.press("Escape")
+    expect(page.locator("#path")).to_contain_text("It is written.")
+
+
+def test_a_branch_begins_with_a_visible_row(tabs: Tabs, tmp_path: Path) -> None:
+    """Settings come first in pi's branches; the prompt's row shows their labels."""
+    model = {"provider": "p", "modelId": "m-2"}
+    entries = [
+        said("a", None, "user", "Begin."),
+        said("b", "a", "assistant", "Begun."),
+        entry("model_change", "c", "b", 1, **model),
+        entry("label", "c2", "c", 1, targetId="c", label="other model"),
+        said("d", "c2", "user", "This way.", at=2),
+        said("e", "d", "assistant", "It was no good.", at=3),
+        entry("model_change", "f", "b", 4, **model),
+        said("g", "f", "user", "That way.", at=5),
+        said("h", "g", "assistant", "It is done.", at=6),
+    ]
+    page = opened(tabs, page_of(tmp_path, entries))
+    branch = page.locator("#tree .row.branch", has_text="This way.")
+    expect(branch).to_have_attribute("aria-expanded", "false")
+    expect(branch.locator(".label")).to_have_text("other model")
+    branch.locator(".words").click()
+    expect(page.locator("#path .aim")).to_contain_text("This way.")
+    expect(page).to_have_url(re.compile("#leaf=e&target=d$"))
+    expect(page.locator("#tree [aria-selected=true]")).to_have_text("This way.")
+
+
+def test_times_are_local_and_bars_are_visible(tabs: Tabs, tmp_path: Path) -> None:
+    """Each time names its zone in its title; forced colours keep the bars."""
+    page = opened(tabs, page_of(tmp_path, SOUGHT))
+    tools = page.context.new_cdp_session(page)
+    tools.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    page.reload()
+    time = page.locator("#path .said.user time").first
+    expect(time).to_have_text("2026-01-01 05:30")
+    expect(time).to_have_attribute(
+        "title", re.compile(r"^2026-01-01 05:30 Asia/(Kolkata|Calcutta)$")
+    )
+    expect(time).to_have_attribute("datetime", "2026-01-01T00:00:00.000Z")
+    page.emulate_media(forced_colors="active")
+    colour = "(one) => getComputedStyle(one).backgroundColor"
+    bars = page.locator(".row.active .bar")
+    assert bars.count() > 0
+    assert bars.first.evaluate(colour) != page.locator("body").evaluate(colour)

@@ -147,6 +147,7 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     expect(first.get_by_role("heading", level=2)).to_have_text("Waiting for you")
     expect(title_of(page, "Which region?")).to_have_count(1)
     facts = first.locator("li", has_text="Which region?").locator(".facts-line li")
+    expect(first).to_contain_text("In which country?")
     expect(facts).to_contain_text(["now", "claude", "asks", "claude-x", "1 prompt"])
     there = home.open(tabs, f"/s/{asking.id}")
     question = there.locator("#path")
@@ -162,6 +163,13 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     expect(first.get_by_role("heading", level=2)).to_have_text("Pinned")
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_text("running")
     expect(question.locator(".said.reply")).to_contain_text("In which country?: Norway")
+    call = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {"command": "rm -r build"}}
+    asking.answer([call], stop="tool_use")
+    no = "The user doesn't want to proceed … the reason for the rejection:  Keep it."
+    asking.prompt([result | {"tool_use_id": "t2", "content": no, "is_error": True}])
+    expect(question.locator(".said.reply").last).to_contain_text("Keep it.")
+    question.locator("summary", has_text="1 call").last.click()
+    expect(question.locator(".call .bad")).to_have_text("rejected")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)
     page.get_by_role("link", name="most prompts").click()

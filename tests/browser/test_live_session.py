@@ -5,28 +5,51 @@ from __future__ import annotations
 import base64
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.browser.exported import FORKED, PIXEL
-from tests.browser.served import Served
-from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.browser.served import Placed, Served, served
+from tests.browser.tabs import NARROW, WIDE, Tabs, findings, press
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import until
-from tests.sessions.tree_sessions import entry, said
+from tests.sessions.tree_sessions import entry, line, said
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-from tests.browser.session_page import expect, opened, row, shown, top, unfold
+    from playwright.sync_api import Locator, Page
 
+expect = pytest.importorskip("playwright.sync_api").expect
 pytestmark = pytest.mark.browser
 
 
-def press(page: Page, *keys: str) -> None:
-    for key in keys:
-        page.keyboard.press(key)
+def opened(home: Served, tabs: Tabs, session: Placed, more: str = "", **how: object) -> Page:
+    page = home.open(tabs, f"/s/{session.id}{more}", **how)
+    expect(page.locator("#tree .row").first).to_be_attached()
+    return page
+
+
+def unfold(page: Page) -> Page:
+    """Open the details above the conversation."""
+    page.locator("#details > summary").click()
+    return page
+
+
+def shown(page: Page) -> Locator:
+    return page.locator("#path")
+
+
+def row(page: Page, words: str) -> Locator:
+    return page.locator("#tree .row", has_text=words)
+
+
+def top(one: Locator) -> float:
+    """The vertical position of an element on the screen, in pixels."""
+    held = one.bounding_box()
+    assert held is not None
+    return float(held["y"])
 
 
 def test_the_tree_goes_by_keys_to_an_abandoned_branch_and_back(home: Served, tabs: Tabs) -> None:
@@ -393,3 +416,54 @@ def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: b
         assert findings(page) == []
         row(page, "It is written.").or_(page.locator("#tree .row").last).first.click()
         expect(page.locator("#side")).to_be_hidden()
+
+
+def test_an_old_open_turn_is_unfinished(home: Served, tabs: Tabs) -> None:
+    """An open turn is active until half an hour has passed without a new line."""
+    call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "sleep 9"}}
+
+    def put(at: datetime) -> str:
+        stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        message = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
+        first = said("a", None, "user", "Go.")
+        open_turn = line(type="message", id="b", parentId="a", timestamp=stamp, message=message)
+        return home.put([first, open_turn]).id
+
+    now = datetime.now(UTC)
+    page = home.open(tabs, f"/s/{put(now)}")
+    expect(page.locator("#state")).to_have_text("running")
+    page = home.open(tabs, f"/s/{put(now - timedelta(hours=2))}")
+    expect(page.locator("#state")).to_have_text("")
+
+
+def test_a_deleted_session_says_so(home: Served, tabs: Tabs) -> None:
+    """The note is still there after the page has updated itself."""
+    session = home.put()
+    home.world.call("index", ref=session.id, force=True, wait=True)
+    session.path.unlink()
+    until(lambda: home.world.row(session.id).get("gone"), "the loss to be seen")
+    page = home.open(tabs, f"/s/{session.id}")
+    with page.expect_response("**/document*"):
+        page.evaluate("indexerd.live.refresh()")
+    expect(page.locator("#down")).to_contain_text("file is gone")
+
+
+def test_what_is_left_of_a_session_has_the_mark_of_the_list(tmp_path: Path, tabs: Tabs) -> None:
+    """Only the prompts, or a copy in the archive, whose page says how to put it back."""
+    prompt = {"display": "Feed the yak.", "timestamp": 1_700_000_000_000, "project": "/w"}
+    with served(tmp_path) as home:
+        session, history = home.put(), home.world.root / "home/.claude/history.jsonl"
+        history.parent.mkdir(parents=True, exist_ok=True)
+        history.write_text(json.dumps(prompt | {"sessionId": "0ddba11"}) + "\n")
+        home.world.configure("[archive]\nquiet_seconds = 0.1\n")
+        home.world.run("archive", "on")
+        kept = home.world.root / "data/indexerd/archive/live"
+        until(lambda: [*kept.rglob(f"*{session.id}*")], "the copy")
+        session.path.unlink()
+        until(lambda: home.world.row(session.id).get("copyOnly"), "the loss to be seen")
+        until(lambda: home.world.row("0ddba11"), "the history")
+        for key, mark in {session.id: "archived", "0ddba11": "prompts only"}.items():
+            page = home.open(tabs, f"/s/{key}")
+            expect(page.locator("#brief")).to_contain_text(mark)
+            hint = page.locator("#notes").get_by_text(f"indexerd restore {session.id}")
+            expect(hint).to_have_count(int(mark == "archived"))

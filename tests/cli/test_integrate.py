@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from indexerd.cli import main, serve
+from indexerd.integrations import changes
+from indexerd.integrations.changes import Edit
 from tests.e2e.forked import ran
 
 SETTINGS = """{
@@ -83,14 +85,22 @@ SKILLS = {
 }
 
 
-@pytest.mark.parametrize("agent", SKILLS)
-def test_installing_and_removing(machine: Machine, agent: str) -> None:
+IN_ONE_LINE = 'mcp_servers = { x = { command = "y" } }\n[a]\n'
+
+
+@pytest.mark.parametrize(
+    ("agent", "toml"), [*((agent, TOML) for agent in SKILLS), ("codex", IN_ONE_LINE)]
+)
+def test_installing_and_removing(machine: Machine, agent: str, toml: str) -> None:
+    machine.toml.write_text(toml)
     before = machine.tree()
     first = machine.run(agent)
     assert {"created", "updated"} >= {change["did"] for change in first["changes"]}
     assert first["agent"] == agent
     assert first["notes"]
     after = machine.tree()
+    servers = tomllib.loads(machine.toml.read_text()).get("mcp_servers", {})
+    assert ("indexerd" in servers, "x" in servers) == (agent == "codex", toml == IN_ONE_LINE)
     assert set(machine.did(agent).values()) == {"unchanged"}
     assert machine.tree() == after
     assert set(machine.did(agent, "--remove").values()) == {"removed"}
@@ -124,10 +134,20 @@ def test_the_hooks_of_claude(machine: Machine) -> None:
     assert Path(server["command"]).is_absolute()
 
 
+OURS = "indexerd hook claude"
+THEIRS = [
+    "mine", "", "hook claude", f"timeout 5 {OURS}", f"{OURS} | tee x", f"{OURS}; date",
+    f"{OURS}\ndate", f"X=1 {OURS}", "indexerd hook 'claude", f"python3 -c {OURS}",
+    f"{OURS} || date", f"not{OURS}",
+]  # fmt: skip
+
+
 def test_later_changes_of_the_user_stay(machine: Machine) -> None:
+    """Also hooks that do more than ours, or only look like it."""
     machine.did("claude")
     held = json.loads(machine.settings.read_text())
-    held["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "mine"})
+    mine = [{"type": "command", "command": command} for command in THEIRS]
+    held["hooks"]["SessionStart"][0]["hooks"] += mine
     machine.settings.write_text(json.dumps(held, indent=2))
     state = json.loads(machine.state.read_text())
     state["mcpServers"]["other"] = {"command": "other", "args": []}
@@ -135,11 +155,24 @@ def test_later_changes_of_the_user_stay(machine: Machine) -> None:
     assert set(machine.did("claude").values()) == {"unchanged"}
     machine.did("claude", "--remove")
     left = json.loads(machine.settings.read_text())["hooks"]
-    assert left["SessionStart"] == [
-        {"matcher": "resume", "hooks": [{"type": "command", "command": "mine"}]}
-    ]
+    assert left["SessionStart"] == [{"matcher": "resume", "hooks": mine}]
     assert len(left["UserPromptSubmit"]) == 1
     assert list(json.loads(machine.state.read_text())["mcpServers"]) == ["other"]
+
+
+def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+    """A file that changed after the edit was planned is read again."""
+    path = tmp_path / "state.json"
+    path.write_text('{"a": 0}')
+
+    def raced(text: str | None) -> str:
+        held = json.loads(text or "")
+        path.write_text('{"a": 1}')
+        return json.dumps(held | {"ours": 1})
+
+    assert [change["did"] for change in changes.apply([Edit(str(path), raced)])] == ["updated"]
+    assert json.loads(path.read_text()) == {"a": 1, "ours": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
 def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:

@@ -16,7 +16,7 @@ from indexerd.digests.compaction import (
 )
 from indexerd.digests.transcript import summarizable_messages
 from indexerd.entries import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
-from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
+from indexerd.sessions.context import CLEARED, ContextMessage
 from indexerd.sessions.state import SessionState
 
 
@@ -81,20 +81,12 @@ def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -
     return ContextMessage("toolResult", at, (CLEARED if cleared else text,), result=result)
 
 
-def steps(*speeches: ContextMessage) -> list[ContextEntry]:
-    return [ContextEntry(at, speech.entry, (speech,), at) for at, speech in enumerate(speeches)]
-
-
 NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  # the last 2 turns
 
 
-def results(*tokens: int, tool: str = "bash", **more: Any) -> list[ContextMessage]:
-    pairs = [(f"{tool}{n}", count) for n, count in enumerate(tokens)]
-    return [
-        one
-        for call, count in pairs
-        for one in (calls(call, tool=tool), gave(call, "x" * 4 * count, **more))
-    ]
+def results(*tokens: int) -> list[ContextMessage]:
+    pairs = [(f"bash{n}", "x" * 4 * count) for n, count in enumerate(tokens)]
+    return [one for call, text in pairs for one in (calls(call), gave(call, text))]
 
 
 @pytest.mark.parametrize(

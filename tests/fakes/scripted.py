@@ -1,22 +1,13 @@
 """A model that gives the answers a test hands it, in order."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from indexerd.entries import Prompt
-from indexerd.errors import DeadlineError, ModelError
+from indexerd.errors import ModelError
 from indexerd.models.base import Reply
 from indexerd.models.scripted import made_up
 
-
-@dataclass(frozen=True, slots=True)
-class Delayed:
-    seconds: float
-    then: str | Reply | ModelError | None = None
-
-
-Answer = str | Reply | ModelError | Delayed | None
+Answer = str | Reply | ModelError | None
 
 
 class Scripted:
@@ -31,13 +22,6 @@ class Scripted:
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         self.calls.append(prompt)
         answer = self._replies.pop(0) if self._replies else None
-        if isinstance(answer, Delayed):
-            try:
-                async with asyncio.timeout(timeout):
-                    await asyncio.sleep(answer.seconds)
-            except TimeoutError:
-                raise DeadlineError(f"scripted: no answer within {timeout:g} s") from None
-            answer = answer.then
         if isinstance(answer, ModelError):
             raise answer
         if isinstance(answer, Reply):

@@ -98,10 +98,7 @@ def wire_faults(valid: Answer, elsewhere: str) -> dict[str, Answer]:
         "redirect_302": Answer(302, headers=there),
         "redirect_307": Answer(307, headers=there),
         "redirect_308": Answer(308, headers=there),
-        "500_html": as_html(500),
         "502_html": as_html(502),
-        "503_html": as_html(503),
-        "504_html": as_html(504),
     }
 
 

@@ -1,13 +1,11 @@
-"""Kills, hangs and cut connections: in the end every machine has everything once."""
+"""Kills and hangs: in the end every machine has everything once."""
 
 import asyncio
 import contextlib
 import os
 import random
 import signal
-import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from indexerd.fleet.outbox import Position
 from indexerd.fleet.server import Server, UnreachableError, connected
 from tests.e2e.world import Session, let_pass, until
 from tests.fleet.machines import Fleet, Home, found_by, peers
-from tests.fleet.postgres import Postgres, free_port, running
+from tests.fleet.postgres import Postgres, running
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 ROUNDS = 16
@@ -31,66 +29,6 @@ def own() -> Iterator[Postgres]:
     """A server that the test may kill."""
     with running() as server:
         yield server
-
-
-class Proxy:
-    """Passes bytes between machines and a server, and cuts connections in the middle."""
-
-    def __init__(self, target: int) -> None:
-        self.port, self._target = free_port(), target
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._open: list[socket.socket] = []
-        self.left: int | None = None  # bytes until all connections are cut
-        self.cuts = 0
-        self._counting = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
-                self._open += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
-
-    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(4096):
-                end = self._cut_at(len(data))
-                try:
-                    sink.sendall(data[:end])
-                finally:  # also if this one had ended already
-                    if end is not None:
-                        self.cut()
-        self._end(source, sink)
-
-    def cut_after(self, count: int) -> None:
-        with self._counting:
-            self.left = count
-
-    def _cut_at(self, length: int) -> int | None:
-        """Count bytes that pass; return after how many of them to cut, if it is time."""
-        with self._counting:
-            left, self.left = self.left, None
-            if left is not None and left > length:
-                left, self.left = None, left - length
-            return left
-
-    def _end(self, *ends: socket.socket) -> None:
-        for end in ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def cut(self) -> None:
-        self.cuts += 1
-        ends, self._open = self._open, []
-        self._end(*ends)
-
-    def close(self) -> None:
-        self._end(self._listener)
-        self.cut()
 
 
 class Work:
@@ -182,25 +120,6 @@ def test_machines_agree_after(own: Postgres, fleet: Callable[..., Fleet], fault:
         if number % 2:
             fault(work, own)
     work.check()
-
-
-def test_machines_agree_after_connections_were_cut_in_the_middle(
-    pg: Postgres, fleet: Callable[..., Fleet]
-) -> None:
-    """Also in the middle of a transaction, and between its commit and the answer."""
-    proxy = Proxy(pg.port)
-    try:
-        url = pg.url.replace(str(pg.port), str(proxy.port))
-        work = Work(fleet("ab", url=url, hook=HASTE), 11)
-        for number in range(2 * ROUNDS):
-            proxy.cut_after(int(10 ** work.random.uniform(1, 4.2)))
-            while proxy.cuts <= number:  # what is told may be shorter than that
-                work.round()
-                with contextlib.suppress(AssertionError):
-                    until(lambda number=number: proxy.cuts > number, "a cut", 2.0)
-        work.check()
-    finally:
-        proxy.close()
 
 
 @pytest.mark.parametrize("what", ["members", "push"])

@@ -10,7 +10,7 @@ import pytest
 
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.fleet.records import Drop, JoinCode, Purge, Text
-from tests.e2e.world import Session, World, clock, until
+from tests.e2e.world import World, clock, until
 from tests.fleet.machines import Fleet, Home, found_by, gone_from
 from tests.fleet.postgres import Postgres
 
@@ -296,55 +296,30 @@ def test_texts_travel_only_while_the_setting_says_so(fleet: Start, pg: Postgres)
     found_by(b, "wombats", session)
     a.reload("[fleet]\ntext = false\n")
     found_by(b, "wombats")
-    session.answer("The platypus, too")
     other = a.session(0)
     other.turn("Hello", "The numbat answers")
     both.agree(session, other)
-    a.stop()
-    for path in a.state.glob("*.sqlite*"):
-        path.unlink()
-    a.start()
-    until(lambda: a.status().get("connected") and not a.status()["unsent"], "the telling")
-    both.agree(session, other)
-    for word in ("wombats", "platypus", "numbat"):
-        found_by(b, word)
+    found_by(b, "numbat")
     assert not any(record.messages for _, record in both.told(pg, a) if isinstance(record, Text))
     a.reload("")
-    for word, found in (("wombats", session), ("platypus", session), ("numbat", other)):
+    for word, found in (("wombats", session), ("numbat", other)):
         found_by(b, word, found)
         assert b.hit_counts(word) == [found.id]
 
 
-def test_huge_many_and_rewritten_messages_arrive_once(fleet: Start, pg: Postgres) -> None:
+def test_huge_and_many_messages_arrive(fleet: Start, pg: Postgres) -> None:
     both = fleet("ab")
     a, b = both.homes
-    huge, long, changed = a.session(1), a.session(0), a.session(1)
+    huge, long = a.session(1), a.session(0)
     huge.turn("start " + "gigantic filler " * 300_000, "The quokka ends it.")
     for number in range(30):
         long.turn(f"Question {number}", f"wombat{number} " + "lorem ipsum dolor " * 3000)
-    changed.turn("The numbat question")
-    both.agree(huge, long, changed)
+    both.agree(huge, long)
     found_by(b, "quokka", huge)
     for number in (0, 17, 29):
         found_by(b, f"wombat{number}", long)
-
-    def records(session: Session) -> list[Text]:
-        return [r for _, r in both.told(pg, a) if isinstance(r, Text) and r.id == session.id]
-
-    assert len(records(long)) > 3
-    found_by(b, "numbat", changed)
-    (a.root / "new").mkdir()
-    rewritten = Session(a.root / "new", session_id=changed.id)
-    rewritten.turn("The platypus question")
-    rewritten.path.replace(changed.path)
-    found_by(b, "platypus", changed)
-    found_by(b, "numbat")
-    until(lambda: len(records(changed)) == 1, "one record of its messages")
-    copied = b.sessions / changed.path.name  # our own version wins, and is there once
-    shutil.copy(changed.path, copied)
-    until(lambda: "machine" not in b.row(changed.id), "our own version")
-    found_by(b, "platypus", changed)
-    assert b.hit_counts("platypus") == [changed.id]
+    told = [record for _, record in both.told(pg, a) if isinstance(record, Text)]
+    assert len([record for record in told if record.id == long.id]) > 3
 
 
 @pytest.mark.faults

@@ -127,20 +127,6 @@ def extra(data: bytes) -> None:
         Redactor((pattern[:120],))(text[:200])
 
 
-def clean(data: bytes) -> None:
-    """Cleaned text is short, printable and encodable, and cleaning again changes nothing."""
-    text = text_of(data)
-    for limit in (0, 1, 7, 120, len(text)):
-        line, lines = cleaning.clean_line(text, limit), cleaning.clean_text(text, limit)
-        assert max(len(line), len(lines)) <= limit
-        assert cleaning.clean_line(line, limit) == line
-        assert cleaning.clean_text(lines, limit) == lines
-        assert "\n" not in line
-        shows(line)
-        shows(lines)
-    cleaning.escape_path(text).encode()
-
-
 def sidecar_round_trip(parse: Callable[[bytes, str], Any], data: bytes) -> None:
     """A meta file or sidecar can be written and read again, or is an InvalidMetaError."""
     try:
@@ -218,7 +204,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "query": query,
     "redact": redact,
     "extra": extra,
-    "clean": clean,
     "meta": partial(sidecar_round_trip, parse_meta),
     "user": partial(sidecar_round_trip, parse_user),
     "digest": digest,

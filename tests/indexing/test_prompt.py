@@ -49,8 +49,8 @@ GOOD: dict[str, Any] = {
 GOOD_JSON = json.dumps(GOOD)
 
 
-def verdict(reply: str, *, cut: bool = False) -> Metadata | Rejected:
-    return validate(reply, cut=cut, redact=lambda text: redact(text).text)
+def verdict(reply: str) -> Metadata | Rejected:
+    return validate(reply, cut=False, redact=lambda text: redact(text).text)
 
 
 def altered(**fields: Any) -> str:

@@ -16,7 +16,10 @@ def socket(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pi(tmp_path: Path, socket: Path) -> Iterator[Pi]:
-    """A pi, played by node, that has loaded the extension."""
+    """A pi, played by node, that has loaded the extension; it ends without complaints."""
     made = Pi(tmp_path, socket)
-    yield made
-    made.leave()
+    try:
+        yield made
+        made.ends()
+    finally:
+        made.leave()

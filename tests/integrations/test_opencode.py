@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexerd.client import socket_path
-from tests.fakes.daemon import FAILED, FAILED_TOLD, HangUp, Raw, Refusal, acting, slow
+from tests.fakes.daemon import FAILED, FAILED_TOLD, Acting, HangUp, Raw, Refusal, acting, slow
 from tests.integrations.opencode_host import (
     ANSWERED,
     ANSWERS,
@@ -33,6 +34,13 @@ def env(socket: Path, tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path), "INDEXERD_SOCKET": str(socket)}
 
 
+@pytest.fixture
+def daemon(socket: Path) -> Iterator[Acting]:
+    """A daemon that answers well."""
+    with acting(socket, **ANSWERS) as acted:
+        yield acted
+
+
 def added(env: dict[str, str], socket: Path, expand: Any, *, typed: str = TYPED) -> Any:
     """The parts added to a prompt and the toasts, for a given answer of `expand`."""
     with acting(socket, **ANSWERS | {"expand": expand}):
@@ -41,10 +49,9 @@ def added(env: dict[str, str], socket: Path, expand: Any, *, typed: str = TYPED)
     return [part["text"] for part in parts(found)[1:]], found["toasts"]
 
 
-def test_references_follow_the_prompt(env: dict[str, str], socket: Path) -> None:
+def test_references_follow_the_prompt(env: dict[str, str], daemon: Acting) -> None:
     """S0.53, S1.38: hidden parts after the user's own, in order; the user sees a note."""
-    with acting(socket, **ANSWERS) as daemon:
-        found = run(env, prompt(TYPED, "And this."))
+    found = run(env, prompt(TYPED, "And this."))
     own, more, summary, answer = parts(found)
     assert (own["text"], more["text"]) == (TYPED, "And this.")
     assert "synthetic" not in own
@@ -63,23 +70,21 @@ def test_references_follow_the_prompt(env: dict[str, str], socket: Path) -> None
     assert all(text in toast["message"] for text in STATUS)
 
 
-def test_only_references_open_a_connection(env: dict[str, str], socket: Path) -> None:
+def test_only_references_open_a_connection(env: dict[str, str], daemon: Acting) -> None:
     """S0.51: a prompt without `@@`, or one that a model wrote, asks nothing."""
     machine = prompt("Look.", "Called the Read tool: @@widget", synthetic=True)
     unseen = prompt("Look.", "@@widget", ignored=True)
     helper = prompt("See @@widget: what is it?", session="ses_b")
-    with acting(socket, **ANSWERS) as daemon:
-        calls = [prompt("No reference: a@b, @one."), machine, unseen, helper]
-        found = run(env, *calls, parents={"ses_b": "ses_0"})
+    calls = [prompt("No reference: a@b, @one."), machine, unseen, helper]
+    found = run(env, *calls, parents={"ses_b": "ses_0"})
     assert [len(parts(found, nth)) for nth in range(4)] == [1, 2, 2, 1]
     assert daemon.asked == []
 
 
-def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Path) -> None:
+def test_a_resumed_session_gets_its_context_once(env: dict[str, str], daemon: Acting) -> None:
     """With the first prompt of an older session, once per process; never in a new one."""
     again = [prompt("Go on.", session=one) for one in ("old", "old", "new", "old", "other")]
-    with acting(socket, **ANSWERS) as daemon:
-        found = run(env, *again, begun={"old": [{}], "other": [{}]})
+    found = run(env, *again, begun={"old": [{}], "other": [{}]})
     texts = [[part["text"] for part in parts(found, nth)] for nth in range(5)]
     context = ["Go on.", "Relevant context: a.py"]
     assert texts == [context, ["Go on."], ["Go on."], ["Go on."], context]
@@ -88,7 +93,7 @@ def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Pa
     assert len({request["resumeId"] for request in asked}) == 2
 
 
-def test_an_existing_context_block_is_not_repeated(env: dict[str, str], socket: Path) -> None:
+def test_an_existing_context_block_is_not_repeated(env: dict[str, str], daemon: Acting) -> None:
     """S0.55: with `opencode run --continue` it appears once, until it is compacted."""
     ours = {"parts": [{"type": "text", "text": "Relevant context: a.py", "synthetic": True}]}
     typed = {"parts": [{"type": "text", "text": "Relevant context: a.py"}]}
@@ -101,21 +106,17 @@ def test_an_existing_context_block_is_not_repeated(env: dict[str, str], socket: 
         "typed": [typed],
         "changed": [older],
     }
-    with acting(socket, **ANSWERS):
-        found = run(
-            env, *[prompt("Go on.", session=session_id) for session_id in begun], begun=begun
-        )
+    found = run(env, *[prompt("Go on.", session=session_id) for session_id in begun], begun=begun)
     put = {one: len(parts(found, nth)) - 1 for nth, one in enumerate(begun)}
     assert put == {"stands": 0, "compacted": 1, "again": 0, "typed": 1, "changed": 1}
 
 
-def test_added_parts_sort_after_the_users(env: dict[str, str], socket: Path) -> None:
+def test_added_parts_sort_after_the_users(env: dict[str, str], daemon: Acting) -> None:
     """S0.55: whatever ids the user's parts have, the added parts follow them."""
     made = ("prt_0123456789abZZZZZZZZZZZZZZ", "prt_ffffffffffffzzzzzzzzzzzzzz", "prt_mine", "prt_")
     calls = [prompt(TYPED, id=session_id, session=session_id) for session_id in made]
     calls[0][2]["parts"].insert(0, {"id": "prt_00", "type": "file", "url": "data:,"})
-    with acting(socket, **ANSWERS):
-        found = run(env, *calls)
+    found = run(env, *calls)
     for nth, own in enumerate(made):
         ids = [part["id"] for part in parts(found, nth)]
         assert ids[-3] == own

@@ -30,7 +30,6 @@ def test_a_prompt_without_a_reference_asks_nothing(pi: Pi, socket: Path) -> None
         assert daemon.connections == before
         assert pi.prompt(f"{file}As in @@here.") == [BLOCK]
         (asked,) = daemon.params("expand")
-        pi.ends()
     assert asked["text"].strip() == "As in @@here."
     assert pi.statuses == []
 
@@ -44,7 +43,6 @@ def test_messages_are_added_in_order(pi: Pi, socket: Path) -> None:
         messages = pi.prompt("See @@abc.")
         (asked,) = daemon.params("expand")
         assert pi.prompt("no reference") == []
-        pi.ends()
     assert [message["content"] for message in messages] == ["B", "q", "late"]
     kinds = {(message["customType"], message["display"]) for message in messages}
     assert kinds == {("session-reference", False)}
@@ -68,7 +66,6 @@ def test_only_typed_references_count(
         pi.start()
         assert pi.prompt(prompt, typed) == [BLOCK]
         (asked,) = daemon.params("expand")
-        pi.ends()
     assert asked["text"].startswith(sent)
 
 
@@ -82,7 +79,6 @@ def test_a_queued_messages_references_are_refused(pi: Pi, socket: Path) -> None:
         for queued in ("steer", "followUp"):
             pi.input('and see @@a, (@@"b c")', queued=queued)
         assert daemon.params("expand") == []
-        pi.ends()
     assert [notice.startswith(QUEUED) for notice in pi.notices] == [True] * 2
 
 
@@ -108,7 +104,6 @@ def test_an_odd_answer_is_ignored(pi: Pi, socket: Path) -> None:
             daemon.answers |= dict.fromkeys(methods, answer)
             pi.start("resume", entries=[SAID])
             assert pi.prompt("See @@abc.") == []
-        pi.ends()
     assert pi.statuses == []
 
 
@@ -121,7 +116,6 @@ def test_a_questions_timeout_comes_from_the_daemon(pi: Pi, socket: Path) -> None
         daemon.answers["hello"] = greeting(queryTimeoutSeconds=2)
         assert pi.prompt('@@"some name"~2: why?') == [BLOCK]
         assert pi.prompt("@@a, why?") == []
-        pi.ends()
     assert pi.statuses == [ASKING, None]
 
 
@@ -139,7 +133,6 @@ def test_escape_ends_the_wait_for_an_answer(pi: Pi, socket: Path) -> None:
         answers = [pi.answer(), pi.answer()]
         assert pi.do(press=KEY_ESCAPE) == {"taken": []}
         over.set()
-        pi.ends()
     assert {"taken": [{"consume": True}]} in answers
     (results,) = [answer["results"] for answer in answers if "results" in answer]
     assert [result for result in results if result] == []
@@ -157,7 +150,6 @@ def test_failures_are_shown_with_their_reason(pi: Pi, socket: Path) -> None:
         for references in (long, [None, 5, {}], "odd"):
             daemon.answers["expand"] = {"references": references}
             pi.prompt("@@a")
-        pi.ends()
     first, many = (notice.splitlines() for notice in pi.notices)
     assert first == FAILED_TOLD
     assert (len(many), many[-1]) == (8, "… and 43 more")
@@ -172,7 +164,6 @@ def test_outcomes_are_shown_and_cleared(pi: Pi, socket: Path) -> None:
         pi.start()
         pi.prompt("@@a @@b")
         pi.shows(None)
-        pi.ends()
     assert pi.statuses == [" · ".join(told), None]
     assert pi.keys == {"slot"}
 
@@ -193,7 +184,7 @@ def test_the_daemons_own_runs_are_shown(pi: Pi, socket: Path) -> None:
         pi.shows(None)
         daemon.tell(event="index.failed", message="no\x1b[31m key\n" + "x" * 999, **mine)
         pi.shows(None)
-        pi.ends()
+        pi.ends()  # though the daemon goes on
     assert pi.statuses[:-2] == [
         "⏳ indexing...",
         "⏳ indexing... (retry 1/2)",
@@ -220,7 +211,6 @@ def test_a_lost_daemon_is_found_again_and_leaves_no_status(pi: Pi, socket: Path)
         pi.do(stale=True)
         for _ in range(2):
             assert "error" not in pi.do(emit="session_shutdown")
-        pi.ends()
 
 
 @pytest.mark.parametrize("ui", [True, False])
@@ -233,7 +223,6 @@ def test_the_command_forces_a_run(pi: Pi, socket: Path, ui: bool) -> None:
         pi.do(command="remember", ctx={"hasUI": ui})
         pi.shows(None)
         asked = daemon.params("index")
-        pi.ends()
     assert asked == [{"ref": "s-1", "force": True, "wait": True}]
     assert pi.statuses == ["⏳ indexing...", "✅ session indexed ($0.001250)", None]
 
@@ -250,7 +239,6 @@ def test_a_new_sessions_file_is_waited_for(pi: Pi, socket: Path) -> None:
         pi.do(command=KEY)
         pi.shows("❌ index failed: Session indexing already in progress")
         assert len(daemon.params("index")) == 3
-        pi.ends()
 
 
 def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
@@ -266,7 +254,6 @@ def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
         for entries in ([tool, SAID], [answer]):
             pi.do(command=KEY, ctx={"entries": entries, "hasUI": False})
         assert len(daemon.params("index")) == 2
-        pi.ends()
 
 
 def test_a_resumed_session_gets_its_context_once(pi: Pi, socket: Path) -> None:
@@ -278,7 +265,6 @@ def test_a_resumed_session_gets_its_context_once(pi: Pi, socket: Path) -> None:
         pi.start("startup", entries=[{"type": "model_change"}, SAID])
         third = pi.prompt("more")
         asked, again = daemon.params("resume_context")
-        pi.ends()
     assert asked["session"] == "s-1"
     assert str(uuid.UUID(asked["resumeId"])) == asked["resumeId"] != again["resumeId"]
     told = {
@@ -299,7 +285,6 @@ def test_only_a_resumed_session_gets_context(pi: Pi, socket: Path) -> None:
             pi.start(reason, entries=entries)
             assert pi.prompt("hello") == []
         assert daemon.params("resume_context") == []
-        pi.ends()
 
 
 def test_a_session_without_a_file_is_left_alone(pi: Pi, socket: Path) -> None:
@@ -311,7 +296,6 @@ def test_a_session_without_a_file_is_left_alone(pi: Pi, socket: Path) -> None:
         pi.do(command=KEY, ctx=ctx)
         (expanded,) = daemon.params("expand")
         assert {*daemon.methods} == {"hello", "expand"}
-        pi.ends()
     assert "sessionId" not in expanded
     assert pi.statuses == []
 
@@ -336,7 +320,6 @@ def test_an_answer_is_text_with_citations(pi: Pi, socket: Path) -> None:
             for session in ("abc", "b"):
                 found = pi.tool("query_session", session=session, question="why?")
         asked = daemon.params("query_session")
-        pi.ends()
     (said,) = found["content"]
     cited = f"- `e1` (user): {'x' * 279}…"
     heading = ["### Session: The name (`abc`)", "Confidence: **high**", "", "Because."]
@@ -380,7 +363,6 @@ def test_a_failed_question_says_why(pi: Pi, socket: Path) -> None:
             said = {key: value for key, value in more.items() if key != "upstream"}
             details = {"kind": kind, "hint": "do this", **said}
             assert found == {"code": code, "message": "that is why", "details": details}
-        pi.ends()
 
 
 def test_without_a_daemon_tools_and_command_return_errors(pi: Pi) -> None:
@@ -402,7 +384,6 @@ def test_without_a_daemon_tools_and_command_return_errors(pi: Pi) -> None:
     assert pi.do(list=True)["commands"] == [KEY]
     pi.do(command=KEY)
     pi.shows("❌ index failed: indexerd is not running")
-    pi.ends()
 
 
 def test_context_tools_are_for_this_session(pi: Pi, socket: Path) -> None:
@@ -416,7 +397,6 @@ def test_context_tools_are_for_this_session(pi: Pi, socket: Path) -> None:
         held = pi.tool("get_relevant_context", setName="odd")
         assert daemon.params("set_relevant_context") == [asked | {"session": "s-1"}]
         assert daemon.params("get_relevant_context") == [{"session": "s-1", "setName": "odd"}]
-        pi.ends()
     assert kept["content"][0]["text"] == "Set odd: 1 items\nw"
     assert held["content"][0]["text"] == "{}"
 
@@ -445,7 +425,6 @@ def test_sessions_complete_after_two_ats(
             assert pi.do(type=typed)["found"]["items"][0]["value"] == "@file"
         answer = pi.do(type=texts[0], after=texts[1])
         (asked,) = daemon.params("complete")
-        pi.ends()
     assert asked == {"prefix": prefix, "cwd": "/w", "exclude": "s-1"}
     shown = {"value": "@@abc ", "label": "a ]0;name", "description": "5m"}
     assert answer["found"]["items"] == [shown]

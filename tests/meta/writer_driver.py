@@ -14,6 +14,7 @@ from typing import Any
 
 from indexerd.errors import WriteError
 from indexerd.meta import model as metas
+from indexerd.meta import writer as writer_module
 from indexerd.meta.model import MetaFile
 from indexerd.meta.writer import MetaWriter
 
@@ -67,17 +68,6 @@ def write(directory: Path, generation: int = 0, size: int = 200) -> dict[str, An
     return {}
 
 
-def insist(directory: Path) -> list[Any]:
-    """Write the same content twice, each time expecting the version of the start."""
-    writer, expect, said = MetaWriter(), metas.stamp(path_in(directory)), list[Any]()
-    for _ in range(2):
-        try:
-            said.append(writer.write_meta(directory, meta(1), expect=expect))
-        except WriteError:
-            said.append("WriteError")
-    return said
-
-
 def read(directory: Path) -> str | None:
     held = metas.read_meta(path_in(directory))
     return held.last_indexed_leaf_id if held else None
@@ -85,6 +75,7 @@ def read(directory: Path) -> str | None:
 
 def grow(directory: Path, threads: int, times: int) -> None:
     """Raise the file's generation by one, many times, in several threads."""
+    writer_module.LOCK_WAIT_SECONDS = 50  # on a busy machine ten writers may wait for long
     writer = MetaWriter()
 
     def raise_often() -> None:

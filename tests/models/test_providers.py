@@ -1,17 +1,69 @@
 """Gemini through the real SDK, and OpenAI-compatible servers, against fakes over loopback."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+import google.genai  # noqa: F401 - load it first, so short deadlines measure the server
 import pytest
 
+from indexerd.entries import Prompt
 from indexerd.errors import DeadlineError, ModelError
-from indexerd.models.base import Reply, TokenCounts
+from indexerd.meta.model import Metadata
+from indexerd.models.base import Model, Reply, TokenCounts
+from indexerd.models.gemini import Gemini
 from indexerd.models.openai import OpenAICompat
 from indexerd.settings import ModelLimits
-from tests.fakes.gemini_calls import KEY, MODEL, PROMPT, USED, USER, ask, kinds, names, outcomes
 from tests.fakes.gemini_server import CANARY, METADATA_TEXT, GeminiServer, reply
 from tests.fakes.openai_server import OpenAIServer
+from tests.fakes.wire import FakeServer
+
+# Canaries are in all secret parts.
+KEY = "key-canary-0123456789"
+USER = "transcript-canary"
+PROMPT = Prompt("system-canary", USER, Metadata.model_json_schema(), max_output_tokens=777)
+MODEL = "gemini-3.5-flash-lite"
+USED = TokenCounts(1200, 300)
+
+
+def model(url: str) -> Gemini:
+    return Gemini(MODEL, KEY, url, ModelLimits())
+
+
+def ask(url: str, timeout: float = 10.0) -> Reply:
+    answered: Reply = asyncio.run(model(url).generate(PROMPT, timeout=timeout))
+    return answered
+
+
+def outcomes(server: FakeServer, faults: Iterable[str], one: Model | None = None) -> dict[str, Any]:
+    """What becomes of each fault: a reply or an error, after exactly one request."""
+    one = one or model(server.url)
+
+    async def each() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for fault in faults:
+            before = server.hits
+            server.script(fault)
+            try:
+                found[fault] = await one.generate(PROMPT, timeout=10.0)
+            except ModelError as bad:
+                found[fault] = bad
+            assert server.hits - before == 1, fault
+        return found
+
+    found: dict[str, Any] = asyncio.run(each())
+    carried = [fault for fault, bad in found.items() if getattr(bad, "__context__", None)]
+    assert not carried, "the SDK's error must not be chained, as it has the body"
+    return found
+
+
+def kinds(found: dict[str, Any]) -> dict[str, str]:
+    return {fault: type(one).__name__ for fault, one in found.items()}
+
+
+def names(server: GeminiServer, *prefixes: str) -> list[str]:
+    return [fault for fault in server.faults() if fault.startswith(prefixes)]
 
 
 @pytest.fixture
@@ -71,7 +123,7 @@ def test_a_throttled_call_says_when_to_come_back(server: GeminiServer) -> None:
 def test_permanent_errors_are_denials(server: GeminiServer) -> None:
     """Bad key, 401, 403, 404 and other 400s; a too large request has its own error."""
     large = ["400_too_large", "413"]
-    refused = ["400_other", "400_list"]  # does not concern the next request
+    refused = ["400_other", "400_list", "recitation", "spii", "blocked_prompt"]  # only this request
     others = names(server, "400", "401", "403", "404")
     denied = [fault for fault in others if fault not in large + refused]
     found = outcomes(server, denied + large + refused + ["limited_account"])

@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import strategies as st
 
 from indexerd.search.index import TextIndex
 from indexerd.search.query import SNIPPET_MAX, TERMS_MAX, Finder, parse, snippet
 from indexerd.search.ranking import search
 from tests.store.rows import say, scratch
-
-TYPED = st.text(st.characters(), max_size=60) | st.text('ab" *-:()検', max_size=20)
 
 
 @pytest.fixture(scope="module")
@@ -69,25 +66,21 @@ def test_an_unbalanced_quote_is_no_quote() -> None:
     assert [term.text for term in parse('oak "elm ash" "fir').terms] == ["oak", "elm", "ash", "fir"]
 
 
+def shown(query: str, text: str) -> str:
+    return snippet(text, Finder(parse(query).terms).spans, markdown=False)
+
+
 def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
-    """The best place of a long text is shown, with the words marked."""
-    text = (
-        "token once. " + "filler words " * 60 + "the Refresh token of the session. " + "end " * 80
-    )
-    shown = snippet(text, Finder(parse("refresh token").terms).spans, markdown=False)
-    assert "«Refresh» «token»" in shown
-    assert len(shown) <= SNIPPET_MAX
-    assert (shown[0], shown[-1]) == ("…", "…")
-    assert (
-        snippet("検索機能を追加", Finder(parse("機能").terms).spans, markdown=False)
-        == "検索«機能»を追加"
-    )
-
-
-def test_a_snippet_shows_a_phrase_where_it_is_whole() -> None:
-    text = "A quarter, and an hour. " + "filler words " * 60 + "Every quarter of an hour, an hour."
-    shown = snippet(text, Finder(parse('"quarter of an hour"').terms).spans, markdown=False)
-    assert shown.endswith("Every «quarter» «of» «an» «hour», an hour.")
+    """The best place of a long text is shown, with the words marked; a phrase where it is whole."""
+    text = f"token once. {'filler words ' * 60}the Refresh token of the session. {'end ' * 80}"
+    found = shown("refresh token", text)
+    assert "«Refresh» «token»" in found
+    assert len(found) <= SNIPPET_MAX
+    assert (found[0], found[-1]) == ("…", "…")
+    assert shown("機能", "検索機能を追加") == "検索«機能»を追加"
+    text = f"A quarter, and an hour. {'filler words ' * 60}Every quarter of an hour, an hour."
+    whole = "Every «quarter» «of» «an» «hour», an hour."
+    assert shown('"quarter of an hour"', text).endswith(whole)
 
 
 def test_a_long_query_is_cut_with_a_warning() -> None:

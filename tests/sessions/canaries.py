@@ -11,9 +11,9 @@ def noise(name: str, length: int) -> str:
     return (text[: length // 2] + WORD + text)[:length]
 
 
-def pem(kind: str = "RSA ") -> str:
+def pem() -> str:
     data = [(WORD + base64.b64encode(bytes([n] * 48)).decode())[:64] for n in range(20)]
-    first, last = f"-----BEGIN {kind}PRIVATE KEY-----", f"-----END {kind}PRIVATE KEY-----"
+    first, last = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
     return "\n".join([first, *data, last])
 
 

@@ -8,7 +8,7 @@ from indexerd.daemon import open_session
 from indexerd.protocol.methods import decode_params
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
-from indexerd.sources.session_reader import OpenSession, row_of
+from indexerd.sources.session_reader import OpenSession
 from tests.sessions.tree_sessions import state_of
 
 
@@ -31,7 +31,6 @@ def opened(
     agent: str = "pi",
     *,
     lost: int | None = None,
-    leaf: str | None = None,
     home: Path | None = None,
 ) -> OpenSession:
     state = state_of(data)
@@ -40,8 +39,7 @@ def opened(
     info = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
     assert isinstance(info, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
-    row = None if leaf is None else row_of(state, leaf)
-    return OpenSession(info, state.snapshot(row), dict(state.labels), lines, home)
+    return OpenSession(info, state.snapshot(), dict(state.labels), lines, home)
 
 
 def view(method: str, opened_session: OpenSession, params: dict[str, Any] | None = None) -> Any:

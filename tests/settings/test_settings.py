@@ -135,24 +135,17 @@ def test_remote_urls_must_be_encrypted(provider: str, url: str) -> None:
     assert list(faults(found)) == [f"providers.{provider}.base_url"]
 
 
-def read(path: Path, home: Path) -> Loaded:
-    env = {"HOME": str(home), "INDEXERD_CONFIG": str(path)}
-    return read_config(Places(env, home=home), env)
-
-
-@pytest.mark.parametrize("broken", ["[privacy\n", "bogus = 1\n", "[log]\nlevel = 3\n"])
-def test_a_broken_file_leaves_the_last_good_settings(tmp_path: Path, broken: str) -> None:
-    """S0.26: all of them are kept, with the new file's problems; the copy is private."""
-    path, state = tmp_path / "indexerd.toml", tmp_path / ".local/state/indexerd"
-    state.mkdir(parents=True)
-    path.write_text('[privacy]\nexclude = ["/a"]\n[redact]\nextra_patterns = ["ACME-[0-9]{8}"]\n')
-    good = read(path, tmp_path)
-    remember(good, state)
-    path.write_text(broken)
-    found = read(path, tmp_path)
-    assert found.problems
+def test_a_damaged_copy_of_the_last_good_settings_is_ignored(tmp_path: Path) -> None:
+    """S0.26: the copy is private; e2e/privacy/test_exclusions.py tests what it is for."""
+    path, copy = tmp_path / "indexerd.toml", tmp_path / LAST_GOOD
+    env = {"INDEXERD_CONFIG": str(path), "INDEXERD_STATE_DIR": str(tmp_path)}
+    places = Places(env, home=tmp_path)
+    path.write_text('[privacy]\nexclude = ["/a"]\n')
+    remember(good := read_config(places, env), tmp_path)
+    path.write_text("bogus = 1\n")
+    found = read_config(places, env)
     assert found.settings == good.settings
-    assert (state / LAST_GOOD).stat().st_mode & 0o777 == 0o600
-    remember(found, state)  # invalid, so it is not kept
-    (state / LAST_GOOD).write_text("{")
-    assert read(path, tmp_path).settings == Settings()
+    remember(found, tmp_path)  # in vain, as it has problems
+    assert copy.stat().st_mode & 0o777 == 0o600
+    copy.write_text("{")
+    assert read_config(places, env).settings == Settings()

@@ -140,19 +140,6 @@ def test_a_repository_is_known_by_its_worktree(disk: Disk) -> None:
     assert disk.projects.project(str(disk.root / "fix")) == str(disk.root / "moved")
 
 
-def test_another_remote_is_the_same_repository(disk: Disk) -> None:
-    place = disk.repository("shop")
-    disk.look("shop")
-    git(place, "remote", "set-url", "origin", "https://example.org/shop")
-    disk.look("shop")
-    disk.rename("shop", "store")
-    disk.look("store")
-    assert disk.now("shop") == "store"
-    git(disk.root / "store", "remote", "set-url", "origin", "https://example.org/store")
-    disk.look("store")
-    assert disk.now("shop") == "store"
-
-
 def test_what_is_inside_goes_along(disk: Disk) -> None:
     """Worktrees, also removed ones, and repositories without a remote or a description."""
     main = disk.repository("main")
@@ -172,30 +159,6 @@ def test_what_is_inside_goes_along(disk: Disk) -> None:
         assert disk.projects.project(str(disk.root / name), disk.began) == moved
     disk.look("moved", *inside)
     assert disk.now("main/inner") == "moved/inner"
-
-
-def test_a_changed_mode_is_no_new_repository(disk: Disk) -> None:
-    """A copy that was known before stays one."""
-    one = disk.repository("d1")
-    copy(one, disk.root / "d2")
-    disk.look("d1", "d2")
-    shutil.rmtree(disk.root / "d2")
-    (one / ".git/description").chmod(0o600)
-    disk.look("d1", "d2")
-    assert disk.now("d2") == "d2"
-
-
-def test_the_very_same_repository_needs_no_remote(disk: Disk) -> None:
-    """Also if another takes its place, and if two clones swap places."""
-    place = disk.repository("nr")
-    git(place, "remote", "remove", "origin")
-    copy(disk.repository("c1"), disk.root / "c2")
-    disk.look("nr", "c1", "c2")
-    for old, new in (("nr", "nr-old"), ("c1", "t"), ("c2", "c1"), ("t", "c2")):
-        disk.rename(old, new)
-    disk.repository("nr", "other")
-    disk.look("nr", "nr-old", "c1", "c2")
-    assert [*map(disk.now, ("nr", "c1", "c2"))] == ["nr-old", "c2", "c1"]
 
 
 def test_what_was_found_stays_found(disk: Disk) -> None:
@@ -234,21 +197,6 @@ def test_what_is_still_there_has_not_moved(disk: Disk) -> None:
     assert app.is_dir()
 
 
-def test_changed_modes_change_nothing(disk: Disk) -> None:
-    """Before or after a repository without a remote moves."""
-    for name in ("before", "after"):
-        git(disk.repository(name), "remote", "remove", "origin")
-    disk.look("before", "after")
-    (disk.root / "before/.git/description").chmod(0o600)
-    disk.look("before")
-    disk.rename("before", "before-new")
-    disk.rename("after", "after-new")
-    disk.look("before-new", "after-new")
-    (disk.root / "after-new/.git/description").chmod(0o600)
-    disk.look("after-new")
-    assert [*map(disk.now, ("before", "after"))] == ["before-new", "after-new"]
-
-
 def test_a_copy_is_followed_like_the_original(disk: Disk) -> None:
     """One found elsewhere, and one made in the old place, though there are further clones."""
     for name in ("gone", "anew"):
@@ -280,25 +228,3 @@ def test_a_clone_that_moves_takes_only_its_own_sessions(disk: Disk) -> None:
     (disk.root / "x2").symlink_to("x3")
     disk.look("x3", "x2/api")
     assert [*map(disk.now, ("x1", "x2", "x2/api"))] == ["x1", "x3", "x3/api"]
-
-
-@pytest.mark.parametrize("looks", [False, True])
-def test_the_original_comes_before_its_copies(disk: Disk, *, looks: bool) -> None:
-    """Whatever was seen first; and a copy that moves comes before a further one."""
-    for name in ("v", "t"):
-        copy(disk.repository(name), disk.root / f"{name}-copy")
-        disk.look(name)
-    disk.rename("v", "v-old")
-    shutil.rmtree(disk.root / "t")
-    if looks:
-        disk.look("v", "t")
-    disk.rename("v-copy", "v")
-    disk.rename("t-copy", "t")
-    disk.look("v", "t")
-    assert [*map(disk.now, ("v", "t"))] == ["v", "t"]
-    copy(disk.root / "t", disk.root / "t-further")
-    disk.look("v-old", "t-further")
-    disk.rename("t", "t-new")
-    disk.look("t-further")
-    disk.look("t-new")
-    assert [*map(disk.now, ("v", "t"))] == ["v-old", "t-new"]

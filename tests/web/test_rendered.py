@@ -63,6 +63,7 @@ def test_no_text_leaves_the_allow_list(text: str) -> None:
 ])  # fmt: skip
 def test_markdown(text: str, html: str) -> None:
     assert html in to_html(text)
+    assert to_html("<proposed_plan>\n# Plan\n</proposed_plan>") == "<h4>Plan</h4>\n"
 
 
 def test_one_line_has_no_signs() -> None:

@@ -21,7 +21,15 @@ from xml.sax.saxutils import unescape
 from msgspec.structs import replace
 
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
-from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
+from indexerd.agents.json_lines import (
+    PREVIEWED,
+    Fields,
+    as_blocks,
+    as_dict,
+    own_words,
+    safe_line,
+    string,
+)
 from indexerd.agents.replies import claude_answers, reason_in
 from indexerd.entries import Entry, Kind, Turn, code
 
@@ -45,6 +53,7 @@ _OPENINGS = (
     ("This session is being continued from a previous conversation", Kind.COMPACTION),
     (("[Request interrupted", "Operation stopped by hook"), INTERRUPTED),
     ("<bash-input>", Kind.BASH),
+    ("## Context Usage\n", Kind.CUSTOM),
     (_OUTPUT, Kind.CUSTOM),
 )
 _ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>")
@@ -230,7 +239,7 @@ def words(content: list[Fields]) -> list[str]:
 
 
 def preview(text: str) -> str:
-    head = text[:PREVIEWED]
+    head = own_words(text[:PREVIEWED])
     return safe_line(_unwrapped(head)) or safe_line(head)
 
 

@@ -54,6 +54,7 @@ from indexerd.agents.base import (
 from indexerd.agents.claude.human import (
     RESULTS,
     content_of,
+    heading_of,
     plan_of,
     preview,
     said,
@@ -61,6 +62,7 @@ from indexerd.agents.claude.human import (
     words,
 )
 from indexerd.agents.json_lines import (
+    PREVIEWED,
     Fields,
     as_blocks,
     as_dict,
@@ -68,12 +70,15 @@ from indexerd.agents.json_lines import (
     scan_lines,
     string,
 )
+from indexerd.agents.replies import question_in
 from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn
-from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.privacy.redact import redact
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.times import iso_ms
 
 _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
+_RECAP_MAX = 600  # characters
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
@@ -83,7 +88,8 @@ _TITLES = (*_TITLE_LINES, "summary", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _COPYING = re.compile(r".*/agent-a(?:compact|prompt_suggestion|side_question)-")
-_ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})  # tools that wait for the user
+_OBSERVING = "-claude-mem-observer-sessions/"  # in which a plug-in follows another session
+_ASKING, _PLANNING = "AskUserQuestion", "ExitPlanMode"  # tools that wait for the user
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
 _KEPT = ("preservedSegment", "preservedMessages")  # in a compaction's metadata
 Place = tuple[int, int]  # offset and length of a line in the file
@@ -178,9 +184,8 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     row = _put(tree, memory, line, what, place)
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at)
-    if what.code == ANSWERS[Turn.OPEN]:
-        asks = any(string(block.get("name")) in _ASKING for block in content_of(line))
-        tree.asking = row if asks else tree.asking
+    if what.code == ANSWERS[Turn.OPEN] and (asked := _asked(content_of(line))):
+        tree.asking, tree.asked = row, asked
     if (what.code == PROMPT or what.text) and what.code == tree.codes[row]:
         tree.opened_by(row, lambda: preview(what.text))
     if what.code == PROMPTED and not child:
@@ -188,14 +193,28 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     last = tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) if tree.leaf >= 0 else Kind.OTHER
     if line.get("subtype") == "turn_duration" and last == Kind.ASSISTANT:
         tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions store no stop reason
+    if line.get("subtype") == "away_summary":  # for a user who comes back
+        told = string(line.get("content")).removesuffix("(disable recaps in /config)")
+        tree.recap = row, clean_line(redact(told[:PREVIEWED]).text, _RECAP_MAX)
     _commanded(tree, memory, line, what)
+
+
+def _asked(content: list[Fields]) -> str:
+    for block in content:
+        name, given = block.get("name"), as_dict(block.get("input"))
+        if name == _ASKING:
+            return question_in(given)
+        if name == _PLANNING:
+            plan = safe_line(heading_of(string(given.get("plan"))))
+            return f"Carry out this plan? {plan}".strip()
+    return ""
 
 
 def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
     name = tree.file.rpartition("/")[2].removesuffix(".zst")  # of the copy in our archive
     stem = replace_surrogates(name.removesuffix(".jsonl"))
     own, parent = (stem or writer)[:_ID_MAX], parent_of(tree.file)
-    child = bool(parent) or stem.startswith("agent-")
+    child = bool(parent) or stem.startswith("agent-") or _OBSERVING in tree.file
     above = (parent or writer)[:_ID_MAX] if child else own
     # Lines state the version of the program, not of the format.
     header = Header(own, cwd="", created_at=memory.begun, version=1, subagent=child)

@@ -153,7 +153,7 @@ def _output(item: Fields) -> Fields:
 
 
 def failed(output: Any) -> bool:
-    outer = as_dict(output) or _parsed(output)
+    outer = as_dict(output) or parsed(output)
     about = as_dict(outer.get("metadata"))  # {"output": …, "metadata": {"exit_code": 1}}
     if isinstance(output, dict) or about:
         code = about.get("exit_code", outer.get("exit_code"))
@@ -229,7 +229,7 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
     # Arguments are stored as a string, mostly JSON, or as an object.
     fields = (item.get(key) for key in ("arguments", "input", "action"))
     stored = next((value for value in fields if isinstance(value, str | dict)), None)
-    arguments = as_dict(stored) or _parsed(stored)
+    arguments = as_dict(stored) or parsed(stored)
     script = _script(arguments)
     place = first_of(arguments, ("workdir", "working_directory"))
     patch = script if "*** Begin Patch" in script and "apply_patch" in script[:400] else ""
@@ -266,7 +266,7 @@ def shown(item: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_joined(place, path) for path in reads if path))
 
 
-def _parsed(value: Any) -> Fields:
+def parsed(value: Any) -> Fields:
     """Parse a string as a JSON object; any other string becomes `input`."""
     text = string(value)
     if "{" in text[:8]:

@@ -42,7 +42,7 @@ from indexerd.agents.json_lines import (
     scan_lines,
     string,
 )
-from indexerd.agents.replies import codex_answers
+from indexerd.agents.replies import codex_answers, question_in
 from indexerd.entries import MESSAGE, Base, Header, Kind, Turn, code
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.times import DAY_MS, iso_ms
@@ -258,7 +258,9 @@ class _Scanner:
             if not memory.tasks and memory.answer_row >= 0:
                 self._ends_with(memory.answer_row, Turn.OPEN)
             row = self._add(Kind.CALL, own)
-            self.tree.asking = row if item.get("name") == _ASKING else self.tree.asking
+            if item.get("name") == _ASKING:
+                asked = question_in(parse_entry.parsed(item.get("arguments")))
+                self.tree.asking, self.tree.asked = row, asked
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
             late = memory.tasks and not memory.open  # it does not reopen the turn

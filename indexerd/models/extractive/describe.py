@@ -51,6 +51,7 @@ _MANY, _SMALL, _TINY, _SUBJECTS = 20, 0.7, 0.2, 4  # turns; of the work; words
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "commit": 1.6, "issue": 1.4}
+_MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
 _LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
 
 
@@ -147,9 +148,6 @@ class _Session:
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
             name = self._made()
-        if lexicon.OBSERVER.search(self._facts.cwd):
-            seen = (s for turn in self._turns for s in turn.request if len(meaning(s.terms)) > 1)
-            return f"Memory observer: {next((headline(s.text) for s in seen), name)}"
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
@@ -313,6 +311,19 @@ class _Session:
         labelled.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
         return [f"{_LABELS[kind]}: {title}" for kind, title in labelled]
 
+    def written_in_short(self, name: str) -> Iterator[str]:
+        """Yield the most central pull request or issue and, without one, the commits."""
+        new = [line for line in self.written if line.partition(": ")[2] not in name]
+        asked = [line for line in new if not line.startswith(_LABELS["commit"])]
+        if asked or len(new) < _MANY_COMMITS:
+            yield from new[:2]
+            return
+        best = [line.partition(": ")[2] for line in new[:_MANY_COMMITS]]
+        told = [title for _, title in self.titles if title in best]
+        count = sum(kind == "commit" for kind, _ in self.titles)
+        listed = "; ".join(clip(title, _COMMIT_MAX) for title in told)
+        yield f"{count} commits{', such as' if count > len(told) else ':'} {listed}"
+
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
         last = self._turns[-1] if self._turns else _Turn([], [])
@@ -392,6 +403,7 @@ def describe(facts: Facts) -> Metadata:
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
     results = (line for line in session.results() if line not in decisions)
+    told, coming = _told(facts.recap)
     base = facts.cwd.rstrip("/") + ("\\" if "\\" in facts.cwd else "/")
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
@@ -400,19 +412,25 @@ def describe(facts: Facts) -> Metadata:
     sections = {
         "## Goal": goals,
         "## Key Decisions": decisions,
-        "## Outcome": [*session.written[:_TITLES], *results],
-        "## Next Steps": session.next_steps(),
+        "## Outcome": [*filter(None, [told]), *session.written[:_TITLES], *results],
+        "## Next Steps": [coming] if coming else session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
     parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
-    came_of_it = [line for line in session.written if line.partition(": ")[2] not in name][:2]
+    came_of_it = [*session.written_in_short(name)]
     came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
-        description=" ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
+        description=told or " ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )
+
+
+def _told(recap: str) -> tuple[str, str]:
+    """Split what the agent's own model told of a session: what was done, and what comes next."""
+    done, *coming = re.split(lexicon.COMES_NEXT, plain(recap), maxsplit=1)
+    return done.strip(), clip(" ".join(coming).strip(), _ITEM_MAX)
 
 
 def _spec(path: str) -> str:

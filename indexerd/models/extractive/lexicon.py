@@ -58,6 +58,7 @@ COMING = lazy_pattern(  # work that is announced, or half a sentence
     r"\bI'll\b|^(?:まず|次に|次は|これから|最後に|让我|我来|我先|现在来|接下来)"
     r"|(?<!てい)(?<!でき)(?<!れ)(?<!なり)(?<!あり)ます[。.]?$|\b(?:at|in|to|with|is|are|following):$"
 )
+COMES_NEXT = r"(?<=[.!。])\s*(?:Next(?: (?:step|action|up)s?)?(?::| is\b)|下一步(?:是|[:：])?)"  # noqa: RUF001 - wide
 BARE = _opening(  # means what was said before, or that it was understood
     r"(?:files? )?(?:updated|created)(?=:)|that|this|it|these|those|they|understood|got it"
     r"|明白|好的|收到|了解"
@@ -131,7 +132,6 @@ HOME = lazy_pattern(
     r"^.*[/\\](?:Users|home|Volumes)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b",
     re.IGNORECASE,
 )
-OBSERVER = lazy_pattern(r"[/\\]observer-sessions$")  # of a plug-in that follows another session
 PLACE = lazy_pattern(  # directories that hold several projects, or parts of one
     r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)|new|desktop"
     r"|downloads|dev|developer|codes?|git|github|repos?|src|apps?|application|libs?|packages|docs"

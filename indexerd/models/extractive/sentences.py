@@ -40,12 +40,10 @@ _WRAPPERS = """skill skills file files system-reminder environment_context instr
     bash-input bash-stdout bash-stderr task-notification document documents attachment context log
     ide_opened_file ide_selection
     logs output diff pre"""
-_TEMPLATE = lazy_pattern(  # of a command, whose argument is in it
-    r"\A\s*#+ User Input\s+```text\n(.*?)\n?```\n.*|\A.*?<user_request>(.*?)</user_request>.*",
-    re.DOTALL,
-)
 _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
-_TAG = lazy_pattern(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
+_TAG = lazy_pattern(  # but what stands in a code span is meant to be read
+    r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"
+)
 _SHELL = lazy_pattern(
     r"^[ \t]*(?:\(\w{1,40}\) )?[\w.-]{1,40}@[\w.-]{1,60}:.*(?:\n.*\S.*){0,400}", re.MULTILINE
 )
@@ -174,11 +172,11 @@ def sentences(text: str) -> list[str]:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _SHELL.sub("", _SECRET.sub("…", text)) if "@" in text else _SECRET.sub("…", text)
     text = clean_text(text, len(text)).replace("’", "'")
-    text = _FENCED.sub("\n", _COMMAND.sub("", _TEMPLATE.sub(r"\1\2", text), count=1))
+    text = _FENCED.sub("\n", _COMMAND.sub("", text, count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
-    blocks = _blocks(_TAG.sub("", text))
+    blocks = _blocks(_TAG.sub(r"\1", text))
     pieces = chain.from_iterable(_END.split(b) for b in blocks)
     tidied = (tidy(piece[:_SENTENCE_MAX]) for piece in pieces)
     return [sentence for sentence in tidied if any(map(str.isalpha, sentence))]

@@ -40,7 +40,7 @@
     const path = local(edit.path), file = edit.movedTo ? `${path} → ${local(edit.movedTo)}` : path;
     const title = el("summary", "", name || el("code", "path", file),
       KINDS[edit.kind] ? el("span", "kind", KINDS[edit.kind]) : "", amounts(edit),
-      failed ? el("span", "bad", "failed") : "");
+      failed ? el("span", "bad", failed) : "");
     return folded(el("details", "edit", title), size(edit) <= SHORT && !failed, () => lines(edit));
   }
 

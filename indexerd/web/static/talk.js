@@ -237,7 +237,7 @@
   }
 
   function callBox({ tool, detail, edits: changes, failed }) {
-    const bad = failed ? el("span", "bad", "failed") : "";
+    const bad = failed ? el("span", "bad", failed) : "";
     const name = el("span", "name", tool || "call");
     const one = el("div", "call", ...(changes ? changes.map((edit) => edits.diffBox(edit, failed))
       : [el("div", "line", name, " ", bad, " ", el("code", "", detail || ""))]));

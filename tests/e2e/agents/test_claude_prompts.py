@@ -246,3 +246,25 @@ def test_a_sub_agent_is_named_by_its_task(world: World, home: Path, described: b
     exported = world.root / "task.md"
     world.run("export", helper.id, "--format", "md", "--output", str(exported))
     assert "**Task from the parent session**\n\n> Review the lexer." in exported.read_text()
+
+
+def test_a_recap_describes_a_session(world: World) -> None:
+    """What Claude Code tells a user who comes back, unless most of the session came later."""
+    told = "Goal: a cache for forecasts. It is written and tested."
+    recap = {"subtype": "away_summary", "isMeta": False}
+    session, old, due = (ClaudeSession(world.root / "home") for _ in range(3))
+    session.turn("Write a cache")
+    session.line("system", content=f"{told} (disable recaps in /config)", **recap)
+    session.turn("Test it")
+    old.turn("Write a parser")
+    old.line("system", content="A parser is written.", **recap)
+    for _ in range(2):
+        old.turn()
+    for _ in range(6):
+        due.turn()
+    due.line("system", content=f"{told} Next: measure it.", **recap)
+    rows = world.read_once()
+    assert rows[session.id]["description"] == rows[session.id]["recap"] == told
+    assert rows[old.id]["description"] == ""
+    assert rows[due.id]["description"] == f"{told} Next: measure it."
+    assert "## Next Steps\n- measure it." in world.run("show", due.id)

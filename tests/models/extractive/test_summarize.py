@@ -52,34 +52,18 @@ def test_each_kind_has_its_shape(kind: str) -> None:
 PLANTED = (
     "We decided to store amounts as integer cents.",
     "I chose to keep the ledger in PostgreSQL 15.",
-    "We will use advisory locks for the nightly close.",
     "We are going with Kafka for the audit trail.",
-    "Decided to version the public API by header.",
-    "For the cache we will use Redis with a TTL of 900 s.",
-    "I chose to generate clients from the OpenAPI file.",
     "We must never write to the archive bucket.",
-    "Reports must be ready by 06:00 and never later.",
-    "Migrations must run online and never lock the invoice table.",
-    "You must never log an account number.",
     "Every endpoint must answer within 200 ms.",
     "The staging database listens on port 6543.",
-    "The signing key lives in /etc/billing/keys/sign.pem on the host.",
     "The import dies with ParseError: unexpected BOM at line 1.",
-    "Metrics are scraped from http://10.0.4.7:9102/metrics by Prometheus.",
-    "The worker exits with exit code 137 when a batch is too large.",
     "Feature flags are read from BILLING_FLAGS_FILE at start.",
-    "The legacy importer is in tools/legacy/import_v1.py and still needed.",
-    "The rate limit of the bank is 40 requests a minute, see error code 429.",
 )
-PARTS = (
-    *("invoice", "ledger", "export", "parser", "cache"),
-    *("queue", "report", "mailer", "webhook", "refund"),
-)
-FILLING = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
+PARTS = ("invoice", "ledger", "export", "parser", "cache", "queue", "report", "refund")
 
 
 def chatter(round_number: int) -> list[tuple[str, str]]:
-    """Twenty messages of everyday work, different in every round."""
+    """Messages of everyday work, different in every round."""
     found: list[tuple[str, str]] = []
     for n, part in enumerate(PARTS):
         at = f"{part}{round_number}"
@@ -88,31 +72,23 @@ def chatter(round_number: int) -> list[tuple[str, str]]:
             f"src/{at}.py; all {n + 7} tests pass. We decided to split {at} in two, as the error "
             f"in {at} was caused by a shared list."
         )
-        more = (f"Its {word} part of {at} reads more easily now than it did." for word in FILLING)
-        found += [
-            ("user", f"Could you clean up the {at} module and its tests? ok?"),
-            ("assistant", " ".join([answer, *more])),
-        ]
+        asked = ("user", f"Could you clean up the {at} module and its tests? ok?")
+        found += [asked, ("assistant", answer + f" The parts of {at} read more easily now." * 8)]
     return found
 
 
-def kept_after(rounds: int, max_tokens: int) -> list[str]:
-    """The planted facts in the checkpoint after rounds of other work."""
+@pytest.mark.parametrize("max_tokens", [13_107, 700])
+def test_planted_facts_survive_ten_rounds(max_tokens: int) -> None:
+    """S2.27, S3.15: decisions, rules and exact facts of round one are kept in round ten."""
     said = chatter(0)
     for at, fact in enumerate(PLANTED):
         said.insert(at * 2, ("user" if "must" in fact else "assistant", fact))
     summary = ""
-    for number in range(1, rounds + 1):
+    for number in range(1, 11):
         summary = told("checkpoint", *said, previous=summary, max_tokens=max_tokens)
         assert len(summary) <= 4 * max_tokens
         said = chatter(number)
-    return [fact for fact in PLANTED if fact in summary]
-
-
-@pytest.mark.parametrize(("max_tokens", "least"), [(13_107, 19), (1000, 18), (700, 18)])
-def test_planted_facts_survive_ten_rounds(max_tokens: int, least: int) -> None:
-    """S2.27, S3.15: decisions, rules and exact facts of round one are kept in round ten."""
-    assert len(kept_after(10, max_tokens)) >= least
+    assert [fact for fact in PLANTED if fact not in summary] == []
 
 
 WORDS = (
