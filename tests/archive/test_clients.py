@@ -1,46 +1,32 @@
-"""The real clients go on with sessions that were deleted and restored."""
+"""The real clients go on with sessions that were deleted and restored.
 
-import shutil
+tests/e2e/rig/test_claude_retention.py has Claude Code's, which it deletes itself.
+"""
+
 from pathlib import Path
 
 import pytest
 
 from tests.archive.keeping import Archived, content
-from tests.e2e.rig.claude import Claude
 from tests.e2e.rig.codex import codex
 from tests.e2e.rig.opencode import opencode
 from tests.e2e.rig.pi import Pi
-from tests.e2e.rig.sandbox import FIVE, FIX, HELPER, Sandbox, needed, program, sandbox
+from tests.e2e.rig.sandbox import FIVE, FIX, Sandbox, needed, program, sandbox
 from tests.e2e.world import World, until, wait
 
 pytestmark = needed
 
 
 def lost_and_found(archived: Archived, session_id: str, count: int) -> None:
-    """Delete a session as its agent does, and restore it."""
-    world = archived.world
-    path = Path(wait(world, session_id, userMessageCount=count)["sessionFile"])
-    below = path.with_suffix("")
-    files = [path, *(each for each in below.rglob("*") if each.is_file())]
-    archived.copied(*files)
-    before = {each: each.read_bytes() for each in files}
+    """Delete a session's file, and restore it."""
+    path = Path(wait(archived.world, session_id, userMessageCount=count)["sessionFile"])
+    archived.copied(path)
+    before = path.read_bytes()
     path.unlink()
-    shutil.rmtree(below, ignore_errors=True)
     archived.taken_over(session_id)
-    world.run("restore", session_id)
-    assert {each: each.read_bytes() for each in files} == before
+    archived.world.run("restore", session_id)
+    assert path.read_bytes() == before
     archived.at(session_id, path)
-
-
-def in_claude(box: Sandbox, archived: Archived) -> str:
-    claude = Claude(box)
-    with claude.talk() as talk:
-        for prompt in (*FIVE[:2], HELPER):
-            talk.say(prompt)
-    assert any(path.is_dir() for path in claude.file(talk.id).parent.iterdir())  # the sub-agent's
-    lost_and_found(archived, talk.id, 3)
-    assert claude.once(FIVE[2], "--resume", talk.id) == talk.id
-    return talk.id
 
 
 def in_codex(box: Sandbox, archived: Archived) -> str:
@@ -89,7 +75,7 @@ def in_opencode(box: Sandbox, archived: Archived) -> str:
     return session
 
 
-@pytest.mark.parametrize("go", [in_claude, in_codex, in_pi, in_opencode])
+@pytest.mark.parametrize("go", [in_codex, in_pi, in_opencode])
 def test_a_restored_session_goes_on(world: World, go: object) -> None:
     archived = Archived(world)
     with sandbox(world) as box, world.daemon():

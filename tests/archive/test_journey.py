@@ -205,29 +205,6 @@ def test_both_files_of_a_reverted_session_of_codex_come_back(world: World) -> No
         archived.at(session_id, place)
 
 
-def test_a_damaged_copy_is_refused_and_kept(world: World) -> None:
-    archived = Archived(world)
-    bad, good = world.session(turns=3), world.session(turns=3)
-    with world.daemon():
-        archived.copied(bad.path, good.path)
-        bad.path.unlink()
-        good.path.unlink()
-        archived.taken_over(good.id)
-        archived.taken_over(bad.id)
-        (copy,) = archived.copies("gone", bad.path.name)
-        data = bytearray(copy.read_bytes())
-        data[len(data) // 2] ^= 0xFF
-        copy.write_bytes(data)
-        world.run("restore", bad.id, code=None)
-        assert world.code != 0
-        assert "damaged" in world.stderr
-        assert "zstdcat" in world.stderr
-        assert not bad.path.exists()
-        assert copy.read_bytes() == data
-        world.run("restore", good.id)
-        archived.at(good.id, good.path)
-
-
 def test_a_copy_that_was_damaged_is_made_again_while_there_is_the_file(world: World) -> None:
     archived, session, rows = Archived(world), world.session(turns=3), opencode_rows(world)
     rows.session("ses_one")
@@ -304,5 +281,5 @@ def test_excluded_sessions_have_no_copies(world: World, running: bool) -> None:
         other.turn()
         archived.copied(other.path)
         assert len(archived.copies()) == 1
-        rows = world.call("list", archived=True)["sessions"]
-        assert [row["sessionId"] for row in rows] == [other.id]
+        (row,) = world.call("list", archived=True)["sessions"]
+        assert row["sessionId"] == other.id

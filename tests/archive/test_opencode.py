@@ -95,7 +95,7 @@ def test_a_damaged_copy_is_said_and_kept(world: World, broken: str) -> None:
 
 
 def test_a_database_that_cannot_be_read_loses_nothing(world: World) -> None:
-    """Not there is not gone: while the file is no database, copies are not taken for the rows."""
+    """S3.1, S3.9: meanwhile copies are not taken for the rows, and other agents are read."""
     archived, rows = Archived(world), opencode_rows(world)
     rows.session("ses_one")
     with world.daemon():
@@ -106,7 +106,10 @@ def test_a_database_that_cannot_be_read_loses_nothing(world: World) -> None:
     whole = rows.path.read_bytes()
     rows.path.write_bytes(b"not a database" * 1000)
     with world.daemon():
-        until(lambda: world.call("status")["problems"], "the problem")
+        (problem,) = until(lambda: world.call("status")["problems"], "the problem")
+        assert problem["code"] == "unreadable"
+        assert "opencode.db" in problem["cause"]
+        world.seen(world.session(turns=1))
         assert archived.copies("live", "ses_one")
     rows.path.write_bytes(whole)
     with world.daemon():

@@ -124,16 +124,15 @@ class CodexThread:
         self.event("thread_rolled_back", num_turns=turns)
 
     def fork(self) -> CodexThread:
-        return CodexThread(self.home.parent, **self._base(), forked_from_id=self.id)
+        end = {"end_ordinal_exclusive": self.ordinal, "end_byte_offset": self.path.stat().st_size}
+        base = {"thread_id": self.id, **end}
+        begun = {"ordinal": self.ordinal, "history_base": base, "forked_from_id": self.id}
+        return CodexThread(self.home.parent, **begun)
 
     def revert(self, end: int, ordinal: int) -> CodexThread:
         base = {"thread_id": self.id, "end_ordinal_exclusive": ordinal, "end_byte_offset": end}
         again = {"thread": self.id, "ordinal": ordinal, "history_base": base}
         return CodexThread(self.home.parent, f"_{uuid.uuid4()}", **again)
-
-    def _base(self) -> dict[str, Any]:
-        end = {"end_ordinal_exclusive": self.ordinal, "end_byte_offset": self.path.stat().st_size}
-        return {"history_base": {"thread_id": self.id, **end}, "ordinal": self.ordinal}
 
     def archive(self) -> None:
         there = self.home / "archived_sessions" / self.path.name

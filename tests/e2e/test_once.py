@@ -48,9 +48,7 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
         assert isinstance(row["files_read"], list)
         read = {f"{meta['cwd']}/{path}" for path in row["files_read"]}
         assert read == set(meta["filesRead"]) | (read & set(meta["filesModified"]))
-        found = world.run("show", session_id, "--json")["session"]
-        assert (row["n_user"], 0) == (found["userMessageCount"], found["newUserMessages"])
-        assert row.get("name") == found.get("agentTitle")
+        assert world.run("show", session_id, "--json")["session"]["newUserMessages"] == 0
         # `show` counts prompts; a description has no figure that could differ.
         assert not re.search(r"\d+ (requests?|prompts?|messages?)", meta["description"])
     assert before == world.fingerprint()

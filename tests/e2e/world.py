@@ -323,6 +323,10 @@ def logged(world: World, event: str) -> list[dict[str, Any]]:
     return [line for line in _lines(world.state / "log.jsonl") if line["event"] == event]
 
 
+def listed(world: World, **params: Any) -> list[str]:
+    return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
+
+
 def hit_by(world: World, query: str) -> set[str]:
     return {hit["sessionId"] for hit in world.call("search", query=query)["hits"]}
 

@@ -26,7 +26,6 @@ from tests.e2e.world import (
 from tests.sessions.opencode_rows import Rows
 
 KNOWN = FIXTURES / "known/pi-every-kind.jsonl"
-DOCUMENT = ROOT / "docs/CLI.md"
 KINDS = {
     *("message", "thinking_level_change", "model_change", "compaction", "branch_summary"),
     *("custom", "custom_message", "label", "session_info"),
@@ -110,8 +109,10 @@ def test_no_meta_file_before_the_first_answer(world: World) -> None:
     assert world.meta(session.id)
 
 
-@pytest.mark.parametrize("twice", [True, False])
-def test_duplicate_codex_messages_are_read_once(world: World, home: Path, *, twice: bool) -> None:
+@pytest.mark.parametrize("repeated", [("FIRST", "SECOND"), ("FIRST",), ()])
+def test_duplicate_codex_messages_are_read_once(
+    world: World, home: Path, repeated: tuple[str, ...]
+) -> None:
     """Events that repeat an item are dropped; instructions and summaries never count (S3.4)."""
     thread = CodexThread(home)
     for text in (*CONTEXT, f"{PREFIX} thinking process.\nOPAQUE"):
@@ -119,11 +120,12 @@ def test_duplicate_codex_messages_are_read_once(world: World, home: Path, *, twi
     for turn in ("FIRST", "SECOND"):
         thread.event("task_started", turn_id=turn)
         thread.item("user", f"{turn} question")
-        if twice:
+        if turn in repeated:
             thread.event("user_message", message=f"{turn} question", images=[])
             thread.event("agent_message", message=f"{turn} answer")
         thread.item("assistant", f"{turn} answer")
         thread.event("task_complete", turn_id=turn, last_agent_message=f"{turn} answer")
+        thread.item("user", CONTEXT[1])
     row = wait(world, thread.id, userMessageCount=2, messageCount=4)
     assert row["firstUserMessage"] == "FIRST question"
     sent = world.call("as_sent", ref=thread.id)["user"]
@@ -199,16 +201,11 @@ def test_a_fork_is_listed_and_linked_in_every_interface(world: World) -> None:
     where = {"cwd": str(project)}
     assert ids(world.call("list", **where)) == newest
     assert ids(world.run("list", "--json", cwd=project)) == newest
-    assert world.call("get", ref=fork.id[:12])["session"]["parentSessionId"] == origin.id
-    assert world.run("show", fork.id, "--json")["session"]["parentSessionId"] == origin.id
-    recent = world.run("continue-recent", "--json", cwd=project)
-    assert recent["sessionId"] == fork.id
-    family = world.run("family", fork.id)
-    assert family.index(origin.id) < family.index(fork.id)
+    for found in (world.call("get", ref=fork.id[:12]), world.run("show", fork.id, "--json")):
+        assert found["session"]["parentSessionId"] == origin.id
 
     async def scene(client: Any) -> None:
         assert ids(await call_tool(client, "list_sessions", **where)) == newest
-        assert ids(await call_tool(client, "list_sessions", **where, limit=1)) == [fork.id]
         opened = await call_tool(client, "get_session", session=fork.id)
         assert [row["sessionId"] for row in opened["forkedFrom"]] == [origin.id]
 
@@ -241,15 +238,10 @@ def test_a_truncated_replaced_or_moved_file_is_read_again(world: World) -> None:
 
 def test_missing_knowledge_notes_are_documented(world: World) -> None:
     """The documentation says that there are no knowledge notes; no method offers them (S3.31)."""
-    assert (
-        "extracts no knowledge notes (patterns, preferences, corrections)" in DOCUMENT.read_text()
-    )
-    capabilities = world.call("hello")["capabilities"]
-    assert not [
-        capability
-        for capability in capabilities
-        if "note" in capability or "knowledge" in capability
-    ]
+    said = "extracts no knowledge notes (patterns, preferences, corrections)"
+    assert said in (ROOT / "docs/CLI.md").read_text()
+    methods = world.call("hello")["capabilities"]
+    assert not [name for name in methods if "note" in name or "knowledge" in name]
 
 
 def test_older_pi_files_are_upgraded_in_memory(world: World) -> None:

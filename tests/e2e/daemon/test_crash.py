@@ -1,15 +1,13 @@
 """After kill -9 or SIGTERM at any moment no file is torn, lost or paid for twice."""
 
 import json
-import os
 import random
 import signal
-import time
 from collections import Counter
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, let_pass, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -28,8 +26,7 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
         asked = len(world.calls())
         with world.daemon() as process:
             until(lambda asked=asked: len(world.calls()) > asked or _all(world, sessions), "a call")
-            end = time.monotonic() + dice.random() * 0.4
-            until(lambda end=end: time.monotonic() > end, "the moment")
+            let_pass(dice.random() * 0.4)
             process.send_signal(signal.SIGKILL)
             process.wait()
         repeated = {call["session"] for call in world.calls()[asked:]} & stored
@@ -52,30 +49,6 @@ def _all(world: World, sessions: list[Session]) -> bool:
     return all(world.meta(session.id) for session in sessions)
 
 
-def test_a_half_written_line_survives_a_kill(world: World) -> None:
-    """A line that was incomplete when the daemon was killed is counted once when it is complete."""
-    world.scripted()
-    session = world.session(turns=4)
-    with world.daemon() as process:
-        until(lambda: world.call("list")["sessions"], "the session")
-        before = session.path.stat().st_size
-        session.say("user", "half")
-        whole = session.path.read_bytes()[before:]
-        os.truncate(session.path, before)
-        with session.path.open("ab") as file:
-            file.write(whole[:40])
-        until(lambda: world.call("status")["lastScanAt"], "a scan")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    with session.path.open("ab") as file:
-        file.write(whole[40:])
-    session.answer("Now whole.")
-    with world.daemon():
-        meta = world.wait_meta(session.id)
-        assert meta["userMessageCount"] == 5
-    assert len(world.calls()) == 1
-
-
 ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
 
 
@@ -88,7 +61,7 @@ def test_a_long_session_delays_no_other(world: World) -> None:
         log = world.state / "log.jsonl"
         until(lambda: "index.started" in log.read_text(), "the run")
         small.turn()
-        until(lambda: world.row(small.id)["userMessageCount"] == 4, "the turn")
+        wait(world, small.id, userMessageCount=4)
         assert world.call("tree", ref=small.id)["nodes"]
         assert "index.succeeded" not in log.read_text()
         process.send_signal(signal.SIGTERM)

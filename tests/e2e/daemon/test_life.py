@@ -20,19 +20,13 @@ from tests.e2e.world import NEW_PYTHON, World, ends_well, hooked, scanned, until
 pytestmark = pytest.mark.faults
 
 
-def test_signals_stop_and_reload_the_daemon(world: World) -> None:
-    """SIGTERM and SIGINT end it with code 0 and remove the socket; SIGHUP rereads the settings."""
+def test_signals_stop_the_daemon(world: World) -> None:
+    """SIGTERM and SIGINT end it with code 0 and remove the socket."""
     for number in (signal.SIGTERM, signal.SIGINT):
         with world.daemon() as process:
             process.send_signal(number)
             assert process.wait(5) == 0
         assert not world.socket.exists()
-    session = world.session(turns=3)
-    with world.daemon() as process:
-        until(lambda: world.call("list")["sessions"], "the session")
-        world.configure("min_new_user_messages = 3\n")
-        process.send_signal(signal.SIGHUP)
-        world.wait_meta(session.id)
 
 
 AHEAD = """\

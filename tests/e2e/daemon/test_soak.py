@@ -15,8 +15,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,7 @@ class Traffic:
         self._words = [f"{self._random.randrange(16**6):06x}" for _ in range(3000)]
         self._rows = opencode_rows(world)
         self._client = Client(world.socket, timeout=30)
-        self._subscribers: list[ExitStack] = []
+        self._subscribers: list[Client] = []
         self._dead: list[str] = []  # session file deleted, meta file and text kept
         self.actors = [self._new_actor() for _ in range(sessions)]
 
@@ -166,10 +165,8 @@ class Traffic:
         self._ask(method, **params)
 
     def listen(self) -> None:
-        stack = ExitStack()
-        client = stack.enter_context(Client(self.world.socket, timeout=30))
-        client.call("subscribe")
-        self._subscribers.append(stack)
+        self._subscribers.append(Client(self.world.socket, timeout=30))
+        self._subscribers[-1].call("subscribe")
         if len(self._subscribers) > 3:
             self._subscribers.pop(0).close()
 
@@ -185,10 +182,8 @@ class Traffic:
         self._daemon.send_signal(signal.SIGHUP)
 
     def close(self) -> None:
-        for subscriber in self._subscribers:
-            subscriber.close()
-        self._subscribers.clear()
-        self._client.close()
+        for client in (*self._subscribers, self._client):
+            client.close()
 
     def _ask(self, method: str, **params: Any) -> Any:
         return self._client.call(method, params)
@@ -198,15 +193,13 @@ class Traffic:
 
     def _new_actor(self) -> Actor:
         home = self.world.root / "home"
-        match self._random.randrange(4):
-            case 0:
-                actor: Actor = Pi(self.world.sessions)
-            case 1:
-                actor = Claude(home)
-            case 2:
-                actor = Codex(home)
-            case _:
-                actor = Opencode(self._rows)
+        begin: list[Callable[[], Actor]] = [
+            lambda: Pi(self.world.sessions),
+            lambda: Claude(home),
+            lambda: Codex(home),
+            lambda: Opencode(self._rows),
+        ]
+        actor = self._random.choice(begin)()
         actor.turn(self._text())
         return actor
 
@@ -227,7 +220,7 @@ class Traffic:
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600 + 2 * 3600)]
 
 SESSIONS = 60
-WARM, EVENTS = 1800, 2100  # events before memory has settled, events measured
+WARM, EVENTS, STEP = 1800, 2100, 25  # until memory has settled, measured, and of one sample
 SECONDS = float(os.environ.get("INDEXERD_SOAK_SECONDS", "0"))
 MB = 1 << 20
 GROWTH = 2 * MB  # resident memory per 1,000 events
@@ -235,32 +228,26 @@ SWING = 16 * MB  # difference of medians under the same traffic
 IDLE_SECONDS, IDLE_TICKS, IDLE_WAKES = 6.0, 30, 240  # CPU ticks of 10 ms, wake-ups of all threads
 
 
-@dataclass(frozen=True)
-class Sample:
-    events: int
-    rss: int
-    descriptors: int
-    threads: int
-    children: int
-    sizes: dict[str, int]  # of files in the state directory
+Sample = dict[str, int]
 
 
 class Seen:
+    """What the kernel shows of the daemon and of its files."""
+
     def __init__(self, pid: int, state: Path) -> None:
         self._proc = Path(f"/proc/{pid}")
         self._state = state
 
-    def sample(self, events: int) -> Sample:
-        lines = (self._proc / "status").read_text().splitlines()
-        status = dict(line.split(":", 1) for line in lines)
-        return Sample(
-            events,
-            int(status["VmRSS"].split()[0]) * 1024,
-            len(os.listdir(self._proc / "fd")),
-            int(status["Threads"]),
-            sum(len(_read(task / "children").split()) for task in self._tasks()),
-            {path.name: _size(path) for path in self._state.iterdir()},
-        )
+    def sample(self) -> Sample:
+        status = dict(line.split(":", 1) for line in _read(self._proc / "status").splitlines())
+        return {
+            "rss": int(status["VmRSS"].split()[0]) * 1024,
+            "descriptors": len(os.listdir(self._proc / "fd")),
+            "threads": int(status["Threads"]),
+            "children": sum(len(_read(task / "children").split()) for task in self._tasks()),
+            "store": _size(self._state / "store.sqlite"),
+            "store's log": _size(self._state / "store.sqlite-wal"),
+        }
 
     def work(self) -> tuple[int, int]:
         ticks = _read(self._proc / "stat").rpartition(")")[2].split()[11:13]
@@ -309,51 +296,43 @@ def test_an_hour_of_traffic_leaks_nothing(world: World) -> None:
         assert problems <= {"invalid_meta"}
     kept = [*world.root.glob("home/**/*.tmp"), *world.root.glob("data/**/*.tmp")]
     assert kept == []
-    _log_is_bounded(world, samples[-1].events)
+    _log_is_bounded(world, traffic.done.total())
 
 
 def _worked(traffic: Traffic, seen: Seen) -> list[Sample]:
     for _ in range(WARM):
         traffic.step()
     end = time.monotonic() + SECONDS
-    samples, steps = [], 0
-    while steps < EVENTS or time.monotonic() < end:
-        traffic.step()
-        steps += 1
-        if steps % 25 == 0:
-            samples.append(seen.sample(traffic.done.total()))
+    samples = list[Sample]()
+    while len(samples) * STEP < EVENTS or time.monotonic() < end:
+        for _ in range(STEP):
+            traffic.step()
+        samples.append(seen.sample())
     return samples
 
 
 def _level(samples: list[Sample]) -> None:
     third = len(samples) // 3
-    first, last = samples[:third], samples[-third:]
+    events = (len(samples) - third) * STEP  # from the middle of the first third to that of the last
 
-    def middle(of: Callable[[Sample], int], some: list[Sample]) -> float:
-        return statistics.median(map(of, some))
+    def grown(name: str, of: Callable[[list[int]], float]) -> float:
+        values = [sample[name] for sample in samples]
+        return of(values[-third:]) - of(values[:third])
 
-    grown = middle(lambda sample: sample.rss, last) - middle(lambda sample: sample.rss, first)
-    events = middle(lambda sample: sample.events, last) - middle(
-        lambda sample: sample.events, first
-    )
-    print(f"\n{grown / events * 1000 / MB:+.2f} MB in 1,000 events; {last[-1]}")
-    assert grown < SWING + GROWTH * events / 1000
-    for name, of, room in (
-        ("descriptors", lambda sample: sample.descriptors, 6),
-        ("threads", lambda sample: sample.threads, 2),
-        ("store", lambda sample: sample.sizes["store.sqlite"], 2 * MB),
-    ):  # type: str, Callable[[Sample], int], int
-        assert max(map(of, last)) <= max(map(of, first)) + room, name
-    assert max(sample.children for sample in samples) == 0
-    assert max(sample.sizes.get("store.sqlite-wal", 0) for sample in samples) < 32 * MB
+    rss = grown("rss", statistics.median)
+    print(f"\n{rss / events * 1000 / MB:+.2f} MB in 1,000 events; {samples[-1]}")
+    assert rss < SWING + GROWTH * events / 1000
+    for name, room in {"descriptors": 6, "threads": 2, "store": 2 * MB}.items():
+        assert grown(name, max) <= room, name
+    assert max(sample["children"] for sample in samples) == 0
+    assert max(sample["store's log"] for sample in samples) < 32 * MB
 
 
 def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:
     def known() -> bool:
         status = world.call("status")
-        there = {
-            row["sessionId"] for row in world.call("list", archived=True, limit=500)["sessions"]
-        }
+        rows = world.call("list", archived=True, limit=500)["sessions"]
+        there = {row["sessionId"] for row in rows}
         busy = status["queued"] or status["indexing"] or status["textPending"]
         return not busy and {actor.id for actor in traffic.actors if actor.turns} <= there
 

@@ -10,18 +10,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, chat, opencode_rows, until
+from tests.e2e.world import Session, World, chat, opencode_rows, wait
 from tests.fakes.openai_server import OpenAIServer, reply
 from tests.fakes.wire import Answer, Request
 
-DEFAULTS = {
-    "enabled": True,
-    "trigger_threshold": 50,
-    "target_compression": 0.3,
-    "preserve_recent": 10,
-    "preserve_system": True,
-    "model": "",
-}
 HOOK = """
 import json, pathlib, sys
 request = json.load(sys.stdin)
@@ -77,23 +69,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         }
         with world.daemon():
             yield Desk(world, server)
-
-
-def test_one_digest_setting_can_be_changed_alone(world: World) -> None:
-    """The six settings have defaults, and setting one leaves the others unchanged (S2.1)."""
-
-    def shown() -> dict[str, Any]:
-        found = world.run("config", "show", "--json")
-        return {name: found[f"digest.{name}"]["value"] for name in DEFAULTS}
-
-    assert shown() == DEFAULTS
-    world.configure("[digest]\npreserve_recent = 4\n")
-    assert shown() == DEFAULTS | {"preserve_recent": 4}
-    world.scripted()
-    session = world.session(turns=4)
-    with world.daemon():
-        until(lambda: world.row(session.id).get("messageCount") == 8, "the session")
-        assert world.call("digest", ref=session.id)["covering"] == [0, 3]
 
 
 def test_folded_context_has_system_summaries_and_recent_messages(desk: Desk) -> None:
@@ -163,28 +138,13 @@ def test_modified_files_are_listed_once_for_every_agent(desk: Desk) -> None:
         codex.turn()
         chat(rows, "ses_files", "Go on.")
     for session_id, users in ((pi.id, 7), (claude.id, 8), (codex.id, 8), ("ses_files", 8)):
-        until(lambda i=session_id, n=users: world.row(i).get("userMessageCount") == n, session_id)
+        wait(world, session_id, userMessageCount=users)
         segment = world.call("digest", ref=session_id)["segment"]
         assert segment["files_modified"] == ["/w/a.py"], session_id
 
 
-def test_tool_uses_are_counted_with_three_examples(desk: Desk) -> None:
-    """A digest counts the uses of each tool and gives at most three examples (S2.12)."""
-    session = desk.world.session()
-    session.say("user", "Look around.")
-    for number in range(5):
-        session.tool("bash", command=f"make step{number}")
-    session.tool("read", path="/w/a.py")
-    session.talk(6)
-    used = {use["tool"]: use for use in desk.digest(session)["segment"]["tools_used"]}
-    assert {tool: use["count"] for tool, use in used.items()} == {"bash": 5, "read": 1}
-    examples = used["bash"]["notable_uses"]
-    assert len(examples) == 3
-    assert set(examples) < {f"make step{number}" for number in range(5)}
-
-
-def test_key_decisions_are_found_by_four_phrases(desk: Desk) -> None:
-    """A sentence with one of four phrases is a decision; a digest has at most five (S2.13)."""
+def test_uses_of_tools_are_counted_and_decisions_found(desk: Desk) -> None:
+    """S2.12, S2.13: three examples of a tool; five sentences with one of four phrases."""
     decisions = [
         "We decided to keep amounts as cents.",
         "I chose to read feeds as streams.",
@@ -195,13 +155,22 @@ def test_key_decisions_are_found_by_four_phrases(desk: Desk) -> None:
     ]
     session = desk.world.session()
     session.say("user", "How shall we do it?")
+    for number in range(5):
+        session.tool("bash", command=f"make step{number}")
+    session.tool("read", path="/w/a.py")
     for number, sentence in enumerate(decisions):
         text = f"It was looked at. {sentence} That is fine."
         content = text if number % 2 else [{"type": "text", "text": text}]
         said = {"role": "assistant", "content": content, "stopReason": "stop"}
         session.entry("message", message=said)
     session.talk(5)
-    assert desk.digest(session)["segment"]["key_decisions"] == decisions[:5]
+    segment = desk.digest(session)["segment"]
+    assert segment["key_decisions"] == decisions[:5]
+    used = {use["tool"]: use for use in segment["tools_used"]}
+    assert {tool: use["count"] for tool, use in used.items()} == {"bash": 5, "read": 1}
+    examples = used["bash"]["notable_uses"]
+    assert len(examples) == 3
+    assert set(examples) < {f"make step{number}" for number in range(5)}
 
 
 def test_planted_facts_are_recalled_after_ten_rounds_of_folding(desk: Desk) -> None:

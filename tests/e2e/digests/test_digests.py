@@ -180,45 +180,17 @@ def test_excluded_sessions_have_no_digests(running: World) -> None:
     assert running.run("digest", quiet.id).startswith("nothing to do: digests are off")
 
 
-def test_branches_share_the_digests_of_their_common_part(running: World) -> None:
-    """A new branch drops later segments from its path; switching back finds them again."""
-    session = running.session(turns=10)
-    running.seen(session)
-    first = running.call("digest", ref=session.id)["segment"]
-    fork = session.last
-    session.talk(10)
-    running.seen(session)
-    second = running.call("digest", ref=session.id)["segment"]
-    tip = session.last
-
-    def chain(count: int) -> list[str]:
-        until(
-            lambda: running.call("history", ref=session.id)["fullMessageCount"] == count,
-            f"a path of {count} messages",
-        )
-        found = running.call("history", ref=session.id)["segments"]
-        return [segment["id"] for segment in found]
-
-    assert chain(40) == [first["id"], second["id"]]
-    session.last = fork
-    session.turn("Another way.")
-    assert chain(22) == [first["id"]]
-    session.last = tip
-    session.turn("Back again.")
-    assert chain(42) == [first["id"], second["id"]]
-
-
 def test_an_existing_session_gets_no_digest_until_it_grows(world: World) -> None:
-    """S2.25, S2.6: a long session from before the first run is left alone until it grows."""
+    """S2.25, S2.6, S2.1: a long session from before the first run is left alone until it grows."""
     world.scripted()
-    world.env |= ENV
+    world.env |= ENV | {"INDEXERD_DIGEST__PRESERVE_RECENT": "8"}
     session, still = world.session(turns=30), world.session(turns=30)
     world.run("run", "--once")
     assert (lines(world, session.id), world.calls()) == ([], [])
     session.turn()  # no daemon is running
     world.run("run", "--once")
     (line,) = lines(world, session.id)
-    assert line["covering_messages"] == [0, 51]
+    assert line["covering_messages"] == [0, 53]
     session.talk(26)
     with world.daemon():
         wait_lines(world, session, 2)

@@ -36,24 +36,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answering]:
         yield place
 
 
-def test_unknown_fields_of_an_answer_are_dropped(place: Answering) -> None:
-    """Fields that the contract does not define are not stored (S0.19, S0.32)."""
-    session = place.session(answer_with(mood="good", sessionId="another", cwd="/evil"))
+def test_an_answer_is_stored_as_the_contract_says(place: Answering) -> None:
+    """S0.19, S0.20, S0.27, S0.32: the first usable model's; tags verbatim; no unknown field."""
+    tags = ["ticket:ABC-123", "slack:thread", "API", "ticket:#1234", "api", "tests/io"]
+    session = place.session(answer_with(tags=tags, mood="good", sessionId="another", cwd="/evil"))
     meta = place.index(session)
     assert TWELVE <= meta.keys() <= TWELVE | ADDED
-    assert (meta["sessionId"], meta["cwd"]) == (session.id, "/w")
-    assert meta["schemaVersion"] == 1
+    assert (meta["sessionId"], meta["cwd"], meta["schemaVersion"]) == (session.id, "/w", 1)
+    assert meta["tags"] == tags
+    assert meta["model"] == "openai/first"  # the model before it in the list has no key
+    requests = [request for request in place.server.requests if session.id in prompt(request)]
+    assert [request.json["model"] for request in requests] == ["first"]
 
 
-def test_tags_are_stored_verbatim(place: Answering) -> None:
-    """Ticket and Slack tags keep their form, case and order (S0.20)."""
-    tags = ["ticket:ABC-123", "slack:thread", "API", "ticket:#1234", "api", "tests/io"]
-    assert place.index(place.session(answer_with(tags=tags)))["tags"] == tags
-
-
-def test_a_malformed_answer_is_retried_twice(place: Answering) -> None:
-    """Each retry's prompt contains the previous answer and its error (S0.22)."""
+def test_a_malformed_answer_is_retried_twice_and_recorded(place: Answering) -> None:
+    """S0.22, S0.44: each retry has the answer before and its error; then the run fails."""
     session = place.session(reply("Certainly! A fine talk."), answer_with(tags=["lonely"]))
+    before = place.world.fingerprint()
     place.index(session)
     first, second, third = place.prompts(session)
     assert second.startswith(first)
@@ -63,28 +62,22 @@ def test_a_malformed_answer_is_retried_twice(place: Answering) -> None:
     assert "lonely" in third.removeprefix(first)
     assert "tags: " in third.removeprefix(first)
     assert "Certainly" not in third
-
-
-def test_three_malformed_answers_are_a_failure(place: Answering) -> None:
-    """The error names three attempts, and the old meta file stays unchanged (S0.22)."""
-    session = place.session()
-    place.index(session)
-    before = place.world.meta_path(session.id).read_bytes()
+    rows = place.rows(session)
+    assert [row["success"] for row in rows] == [False, False, True]
+    assert ["error" in row for row in rows] == [True, True, False]
+    assert "tags: " in rows[1]["error"]
+    for row in rows:
+        assert row["customType"] == "session-index:index"
+        assert row["model"] == "openai/first"
+        assert row["timestamp"].endswith("Z")
+        assert row["usage"]["inputTokens"] == 1200
+    stored = place.world.meta_path(session.id).read_bytes()
     place.answers_for(session, *[reply("No.")] * 9)
     with pytest.raises(OutputInvalidError, match="after 3 attempts"):
         place.index(session)
-    assert len(place.prompts(session)) == 1 + 3
-    assert place.world.meta_path(session.id).read_bytes() == before
-
-
-def test_the_first_usable_model_is_used_and_recorded(place: Answering) -> None:
-    """A model without a key is skipped; the next in the list is asked (S0.27)."""
-    meta = place.index(session := place.session())
-    assert meta["model"] == "openai/first"
-    asked = [
-        request.json["model"] for request in place.server.requests if session.id in prompt(request)
-    ]
-    assert asked == ["first"]
+    assert len(place.prompts(session)) == 3 + 3
+    assert place.world.meta_path(session.id).read_bytes() == stored
+    assert place.world.fingerprint() == before
 
 
 def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
@@ -101,22 +94,6 @@ def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
     session.answer("It is done.")
     assert place.world.wait_meta(session.id)["lastIndexedLeafId"] == session.last
     assert ["It is done." in prompt for prompt in place.prompts(session)] == [True]
-
-
-def test_every_attempt_is_recorded_in_telemetry(place: Answering) -> None:
-    """Each row has model, time and result, and the session file is not changed (S0.44)."""
-    session = place.session(reply("{}"))
-    before = place.world.fingerprint()
-    place.index(session)
-    failed, done = place.rows(session)
-    for row in (failed, done):
-        assert row["customType"] == "session-index:index"
-        assert row["model"] == "openai/first"
-        assert row["timestamp"].endswith("Z")
-        assert row["usage"]["inputTokens"] == 1200
-    assert (failed["success"], done["success"], "error" in done) == (False, True, False)
-    assert "name: Field required" in failed["error"]
-    assert place.world.fingerprint() == before
 
 
 def test_an_unwritable_log_does_not_stop_indexing(world: World) -> None:

@@ -3,10 +3,11 @@
 import re
 from typing import Any
 
+import pytest
+
 from tests.e2e.world import Session, World
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
-MAX_BYTES, MAX_LINES = 51_200, 2_000
 SHOWN = re.compile(r"<conversation>\n\[begin (\w+)\]\n(.*)\n\[end \1\]\n</conversation>", re.DOTALL)
 
 
@@ -63,34 +64,20 @@ def test_only_text_of_user_and_assistant_is_sent(running: World) -> None:
     assert "SElEREVO" not in prompt
 
 
-def test_the_byte_limit_keeps_the_newest_whole_lines(running: World) -> None:
-    """At most 51,200 bytes from the end are sent, followed by the marker (S0.14, S0.16)."""
+@pytest.mark.parametrize(("width", "lines"), [(60, None), (1, 2000)])
+def test_the_newest_whole_lines_are_sent(running: World, width: int, lines: int | None) -> None:
+    """S0.14, S0.16: of 51,200 bytes and 2,000 lines at most, with the marker below them."""
     session = running.session()
-    for number in range(700):
-        session.turn(f"question {number:04d} é" + "." * 60, f"answer {number:04d}.")
+    answer = "\n".join(f"{number} é{'.' * width}" for number in range(2500))
+    session.turn("Count.", answer)
     text = sent(running, session)[0]
-    kept, _, rest = text.rpartition(f"\n\n{MARKER}")
-    assert rest == ""
-    assert MAX_BYTES - 100 < len(kept.encode()) <= MAX_BYTES
-    assert kept.endswith("Assistant: answer 0699.")
-    whole = "\n\n".join(
-        f"User: question {n:04d} é{'.' * 60}\n\nAssistant: answer {n:04d}." for n in range(700)
-    )
-    assert whole.endswith(f"\n{kept}")
-
-
-def test_the_line_limit_truncates_short_lines(running: World) -> None:
-    """At most 2,000 lines are sent, however short they are (S0.14, S0.16)."""
-    just, over = running.session(), running.session()
-    just.turn("Count.", "\n".join(str(n) for n in range(MAX_LINES - 2)))
-    over.turn("Count.", "\n".join(str(n) for n in range(MAX_LINES - 1)))
-    whole, cut = sent(running, just)[0], sent(running, over)[0]
-    assert whole.startswith("User: Count.\n\nAssistant: 0\n1\n")
-    assert MARKER not in whole
-    assert whole.count("\n") == MAX_LINES - 1
-    kept = cut.removesuffix(f"\n\n{MARKER}")
-    assert kept != cut
-    assert kept.splitlines() == ["", "Assistant: 0", *(str(n) for n in range(1, MAX_LINES - 1))]
+    kept = text.removesuffix(f"\n\n{MARKER}")
+    assert kept != text
+    assert answer.endswith(f"\n{kept}")
+    if lines:
+        assert kept.count("\n") + 1 == lines
+    else:
+        assert 51_200 - 100 < len(kept.encode()) <= 51_200
 
 
 def test_the_prompt_explains_tags(running: World) -> None:

@@ -1,20 +1,18 @@
-"""Relevant-context sets: limits, answers, telemetry, events, restarts and forks."""
+"""Relevant-context sets: limits, answers, telemetry, events and restarts."""
 
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from indexerd.client import Client
-from indexerd.errors import ContextTooLargeError, NotFoundError, UsageError
+from indexerd.errors import ContextTooLargeError, UsageError
 from tests.e2e.world import World, wait
 
-KNOWN = ("files", "applet", "endpoints", "ports")
 TEN = [f"/w/{number}" for number in range(10)]
 FULL = {f"s{number}": TEN for number in range(5)}
 SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
@@ -51,49 +49,49 @@ def records(world: World, session: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["customType"] == "relevant-context:set"]
 
 
-def block(world: World, session: str, resume: str) -> str:
-    text = world.call("resume_context", session=session, resumeId=resume)["text"]
-    return str(text.split("\n", 4)[4].removesuffix("---\n\n").strip())
+A, B, C = "/w/a", "/w/b", "/w/c"
+OTHER = "unknown set 'fles'; the known ones are files, applet, endpoints, ports"
+FULL_SET = "not stored, because a set has at most 10 items: /x, /y"
+# Set, items and mode; the answer, its warning, and what the set then has.
+CHANGES: list[tuple[str, list[str], str, str, str, list[str]]] = [
+    ("files", [A, B], "", "Set files: 2 items", "", [A, B]),
+    ("files", [C, A, C], "merge", "Merged files: 3 items", "", [A, B, C]),
+    ("files", [C], "merge", "Merged files: 3 items", "", [A, B, C]),
+    ("files", [], "merge", "Nothing to merge into files: 3 items", "", [A, B, C]),
+    ("files", TEN, "replace", "Set files: 10 items", "", TEN),
+    ("files", [*TEN[:2], "/x", "/y"], "merge", "Merged files: 10 items", FULL_SET, TEN),
+    ("files", [], "", "Cleared files", "", []),
+    ("files", ["no/such.py"], "", "Set files: 1 items", "no such file: no/such.py", ["no/such.py"]),
+    ("applet", ["/80"], "", "Set applet: 1 items", "", ["/80"]),
+    ("endpoints", ["/80"], "", "Set endpoints: 1 items", "", ["/80"]),
+    ("ports", ["web 80", "h:1"], "", "Set ports: 2 items", "", ["web 80", "h:1"]),
+    ("fles", [A], "", "Set fles: 1 items", OTHER, [A]),
+]
+REFUSED: list[tuple[str, list[str], Any, str]] = [
+    *(("files", [*TEN, "x"], mode, "at most 10") for mode in ("replace", "merge")),
+    *(("files", [A], mode, "replace or merge") for mode in ("append", "", 1)),
+    ("ports", ["web 8080", "notaport"], "replace", "not a port: notaport"),
+]
 
 
-def test_an_unknown_set_name_is_stored_with_a_warning(running: World, session: str) -> None:
-    """files, applet, endpoints and ports cause no warning; another name does (S4.2)."""
-    for name in KNOWN:
-        assert put(running, session, name, ["/80"])["warnings"] == []
-    (warning,) = put(running, session, "fles", ["/w/a"])["warnings"]
-    assert warning == "unknown set 'fles'; the known ones are files, applet, endpoints, ports"
-    assert stored_sets(running, session) == {name: ["/80"] for name in KNOWN} | {"fles": ["/w/a"]}
-    found = put(running, session, "files", ["stderr", "/w/a", "no/such.py"])
-    assert found["warnings"] == ["no such file: no/such.py"]
-    with pytest.raises(UsageError, match="not a port: notaport"):
-        put(running, session, "ports", ["web 8080", "notaport"])
-    put(running, session, "ports", ["web 8080", "127.0.0.1:5432"])
-
-
-def test_a_set_is_replaced_or_merged(running: World, session: str) -> None:
-    """Replacing is the default, merging is an ordered union, other modes are errors (S4.3)."""
-    put(running, session, "files", ["/w/old"])
-    put(running, session, "files", ["/w/b", "/w/a"])
-    put(running, session, "files", ["/w/c", "/w/a", "/w/c"], mode="merge")
-    assert stored_sets(running, session) == {"files": ["/w/b", "/w/a", "/w/c"]}
-    for mode in ("append", "", 1):
-        with pytest.raises(UsageError, match="replace or merge"):
-            put(running, session, "files", ["/w/d"], mode=mode)
-    put(running, session, "files", ["/w/d"], mode="replace")
-    assert stored_sets(running, session) == {"files": ["/w/d"]}
-
-
-def test_a_set_has_at_most_ten_items(running: World, session: str) -> None:
-    """Eleven items in a call are an error; a merge reports the items beyond ten (S4.4)."""
-    for mode in ("replace", "merge"):
-        with pytest.raises(UsageError, match="at most 10"):
-            put(running, session, "files", [*TEN, "x"], mode=mode)
-    assert stored_sets(running, session) == {}
-    put(running, session, "files", TEN[:8])
-    found = put(running, session, "files", [*TEN[:2], "x", "y", "z", "q"], mode="merge")
-    assert found["text"] == "Merged files: 10 items"
-    assert found["warnings"][0] == "not stored, because a set has at most 10 items: z, q"
-    assert stored_sets(running, session) == {"files": [*TEN[:8], "x", "y"]}
+def test_each_change_is_answered_stored_and_recorded(running: World, session: str) -> None:
+    """S4.2, S4.3, S4.4, S4.6, S4.7: with the original's texts, and a warning where one is due."""
+    changed = []
+    for name, items, mode, text, warning, then in CHANGES:
+        before = stored_sets(running, session)
+        answer = put(running, session, name, items, **({"mode": mode} if mode else {}))
+        assert (answer["text"], answer["warnings"]) == (text, [warning] if warning else [])
+        assert stored_sets(running, session, setName=name) == {name: then}
+        assert answer["contextChanged"] is (stored_sets(running, session) != before)
+        changed += [name] * answer["contextChanged"]
+    for name, items, mode, why in REFUSED:
+        with pytest.raises(UsageError, match=why):
+            put(running, session, name, items, mode=mode)
+    rows = records(running, session)
+    assert [(row["contextChanged"], row["setName"]) for row in rows] == [
+        (True, name) for name in changed
+    ]
+    assert "/w/" not in json.dumps(rows)
 
 
 def test_a_session_has_at_most_fifty_items(running: World, session: str) -> None:
@@ -110,29 +108,6 @@ def test_a_session_has_at_most_fifty_items(running: World, session: str) -> None
     assert len(records(running, session)) == len(FULL)
 
 
-def test_each_change_is_answered_and_recorded(running: World, session: str) -> None:
-    """The answers have the original's texts; each change adds one telemetry row (S4.6, S4.7)."""
-    answers = [
-        put(running, session, "files", ["/w/a", "/w/b"]),
-        put(running, session, "files", ["/w/c"], mode="merge"),
-        put(running, session, "files", ["/w/c"], mode="merge"),
-        put(running, session, "files", [], mode="merge"),
-        put(running, session, "files", []),
-    ]
-    assert [
-        (answer["text"], answer["contextChanged"], answer["setName"]) for answer in answers
-    ] == [
-        ("Set files: 2 items", True, "files"),
-        ("Merged files: 3 items", True, "files"),
-        ("Merged files: 3 items", False, "files"),
-        ("Nothing to merge into files: 3 items", False, "files"),
-        ("Cleared files", True, "files"),
-    ]
-    rows = records(running, session)
-    assert [(row["contextChanged"], row["setName"]) for row in rows] == [(True, "files")] * 3
-    assert "/w/" not in json.dumps(rows)
-
-
 def test_reading_one_set_all_sets_or_none(running: World, session: str) -> None:
     """All sets come as JSON, one set by its name, a missing one as an empty list (S4.8)."""
     nothing = running.call("get_relevant_context", session=session)
@@ -146,39 +121,33 @@ def test_reading_one_set_all_sets_or_none(running: World, session: str) -> None:
     assert stored_sets(running, session, setName="applet") == {"applet": []}
 
 
-def test_a_resume_counts_missing_files(running: World, session: str) -> None:
-    """Missing files are counted, also when all are missing (S4.16)."""
-    (running.root / "here.py").touch()
-    put(running, session, "files", ["/nowhere/a", "here.py", "/nowhere/b"])
-    shown = "Relevant files:\n- here.py\n(2 file(s) no longer exist)"
-    assert block(running, session, "some") == shown
-    put(running, session, "files", ["/nowhere/a", "/nowhere/b", "/nowhere/c"])
-    assert block(running, session, "none") == "Relevant files:\n(3 file(s) no longer exist)"
-
-
 def test_a_footer_has_five_files_and_the_applet(running: World, session: str) -> None:
-    """It has five base names, the number of further files and the applet (S4.22, S4.23)."""
+    """Five base names, the number of further files and the view's state (S4.22, S4.23, S4.25)."""
     empty = {"sessionId": session, "files": [], "more": 0, "text": ""}
     assert (running.call("footer", ref=session), running.run("footer", session)) == (empty, "")
     paths = ["/w/a.py", "C:\\w\\b.py", "/w/c d.md", "/w/e.py", "/w/f.py", "/w/g.py", "/w/h.py"]
     put(running, session, "files", paths)
-    put(running, session, "applet", ["git-diff", "path=/w"])
+    for items in (["editor"], ["git-diff", "path=/w", "file=a&b=<c>"]):  # the user navigates
+        running.call("update", ref=session, setContext={"setName": "applet", "items": items})
     found = running.call("footer", ref=session)
     names = ["a.py", "b.py", "c d.md", "e.py", "f.py"]
     assert [file["basename"] for file in found["files"]] == names
     assert [file["path"] for file in found["files"]] == paths[:5]
-    assert (found["more"], found["applet"]) == (2, {"slug": "git-diff", "params": ["path=/w"]})
+    assert (found["more"], found["applet"]) == (2, {"slug": "git-diff", "params": items[1:]})
     line = " · ".join([*names, "+2 more", "[git-diff]"])
     assert (found["text"], running.run("footer", session)) == (line, f"{line}\n")
 
 
 def test_sets_survive_indexing_compaction_weeks_and_lost_state(world: World) -> None:
-    """S4.1, S4.18, S4.28: the sets stay, and each resume gets the same block, once."""
+    """S4.1, S4.11, S4.18, S4.28: as they are, whatever tools edit; a resume gets them once."""
     sets = {"files": ["a.py", "/nowhere/b.md"], "endpoints": ["http://localhost:1/x"]}
     with world.daemon():
         session = world.session(turns=1, cwd=str(world.root))
         wait(world, session.id, messageCount=2)
         world.call("update", ref=session.id, context=sets, title="Ticket 5")
+        session.tool("edit", path="edited.py")
+        session.answer()
+        wait(world, session.id, filesModified=[f"{world.root}/edited.py"])
         world.call("index", ref=session.id, force=True, wait=True)
         text = world.call("resume_context", session=session.id, resumeId="r1")["text"]
     session.entry("compaction", summary="All of it.", firstKeptEntryId=session.last)
@@ -197,33 +166,6 @@ def test_sets_survive_indexing_compaction_weeks_and_lost_state(world: World) -> 
         assert stored_sets(world, session.id) == sets
         late = world.call("resume_context", session=session.id, resumeId="r3")
     assert (late["text"], sidecar(world, session.id)) == (text, stored)
-
-
-def test_a_fork_starts_without_sets(world: World) -> None:
-    """S4.28: later changes of either affect only itself."""
-    with world.daemon():
-        session = world.session(turns=1)
-        wait(world, session.id)
-        put(world, session.id, "files", ["/w/a"])
-        fork = session.fork()
-        fork.talk(1)
-        wait(world, fork.id, parentSessionId=session.id)
-        assert stored_sets(world, fork.id) == {}
-        put(world, fork.id, "files", ["/w/b"])
-        assert stored_sets(world, session.id) == {"files": ["/w/a"]}
-
-
-def test_a_set_can_be_stored_before_the_session_is_read(world: World) -> None:
-    """S4.21: the call waits for a new session; an id that never appears is an error."""
-    world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "30"
-    with world.daemon():
-        world.call("list")  # after the first scan
-        session = world.session(turns=1)
-        assert put(world, session.id, "files", ["/w/a"])["text"] == "Set files: 1 items"
-        with pytest.raises(NotFoundError):
-            put(world, "ffffffff-0000-4000-8000-000000000000", "files", ["/w/a"])
-        left = [path.name for path in world.metas.glob("*.user.json")]
-        assert left == [f"{session.id}.user.json"]
 
 
 def test_changes_and_resumes_reach_subscribers(running: World, session: str) -> None:
@@ -253,32 +195,6 @@ def test_changes_and_resumes_reach_subscribers(running: World, session: str) -> 
     assert received[0]["setName"] == "files"
     assert by_alias[:3] == received
     assert [event["reason"] for event in by_alias[3:]] == ["changed", "load"]
-
-
-def test_tool_calls_do_not_change_sets(running: World) -> None:
-    """S4.1, S4.11: files that tools read or changed are facts of the session, not its sets."""
-    session = running.session(turns=1, cwd="/w")
-    wait(running, session.id)
-    put(running, session.id, "files", ["/w/mine.md"])
-    session.say("user", "Please mend it.")
-    for name, path in (("read", "read.py"), ("edit", "edited.py")):
-        session.tool(name, path=path)
-    session.answer("Mended.")
-    wait(running, session.id, filesModified=["/w/edited.py"], filesRead=["/w/read.py"])
-    running.call("index", ref=session.id, force=True, wait=True)
-    assert stored_sets(running, session.id) == {"files": ["/w/mine.md"]}
-
-
-def test_view_state_is_stored_in_the_applet_set(running: World) -> None:
-    """S4.25, S4.26: a late write goes to its own session, and the last write wins."""
-    first, other = new_session(running), new_session(running)
-    for items in (["git-diff", "path=/w"], ["editor", "file=a&b=<c>"]):  # the user navigates
-        running.call("update", ref=first, setContext={"setName": "applet", "items": items})
-    put(running, other, "files", ["/w/o"])  # the user switches to another session
-    put(running, first, "applet", items)  # a late write for the first session
-    applet = {"slug": "editor", "params": ["file=a&b=<c>"]}
-    assert running.call("footer", ref=first)["applet"] == applet
-    assert stored_sets(running, other) == {"files": ["/w/o"]}
 
 
 def test_the_commands_match_the_methods(world: World) -> None:
@@ -325,35 +241,20 @@ def test_a_secret_in_a_set_causes_a_warning(world: World) -> None:
     assert holding == {f"{session}.user.json"}
 
 
-CLIENT = """
-import sys
-from indexerd.client import Client
-
-socket, session, who, merges = sys.argv[1:]
-with Client(socket, timeout=30) as daemon:
-    def put(name, items, mode="merge"):
-        asked = {"session": session, "setName": name, "items": items, "mode": mode}
-        return daemon.call("set_relevant_context", asked)
-
-    for number in range(int(merges)):
-        assert put(who, [f"{who} {number}"])["contextChanged"]
-        if number % 10 == 9:  # a set has at most ten items
-            context = daemon.call("get_relevant_context", {"session": session})["context"]
-            assert context[who] == [f"{who} {n}" for n in range(number - 9, number + 1)]
-            put("both", [f"{who} {number // 10}"])
-            put(who, [], "replace")
-"""
-
-
 def test_merges_of_two_clients_lose_nothing(running: World, session: str) -> None:
-    """S4.10: each merge of two concurrent processes is stored, and none undoes another."""
-    argv = (sys.executable, "-c", CLIENT, str(running.socket), session)
-    clients = [
-        subprocess.Popen([*argv, who, "50"], env=running.env, stderr=subprocess.PIPE, text=True)
-        for who in "xy"
-    ]
-    assert [client.communicate(timeout=50)[1] for client in clients] == ["", ""]
+    """S4.10: each of two clients that merge at the same time finds its items and the other's."""
+
+    def merge(who: str) -> None:
+        for number in range(50):
+            assert put(running, session, who, [f"{number}"], mode="merge")["contextChanged"]
+            if number % 10 == 9:  # a set has at most ten items
+                own = [f"{n}" for n in range(number - 9, number + 1)]
+                assert stored_sets(running, session, setName=who) == {who: own}
+                put(running, session, "both", [f"{who}{number}"], mode="merge")
+                put(running, session, who, [])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(merge, "xy"))
+    both = [f"{who}{number}" for who in "xy" for number in range(9, 50, 10)]
     found = stored_sets(running, session)
-    assert {name: sorted(items) for name, items in found.items()} == {
-        "both": [f"{who} {number}" for who in "xy" for number in range(5)]
-    }
+    assert {name: sorted(items) for name, items in found.items()} == {"both": sorted(both)}

@@ -44,7 +44,7 @@ def test_an_unknown_id_matches_no_session(world: World) -> None:
 
 
 def test_a_change_waits_for_a_session_that_just_began(world: World) -> None:
-    """S4.26: another session that mentions the id gets nothing of it."""
+    """S4.21, S4.26: another session that mentions the id gets nothing of it."""
     later = str(uuid.uuid4())
     other = world.session()
     with world.daemon(), ThreadPoolExecutor(1) as pool:

@@ -6,13 +6,9 @@ import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, until, wait
+from tests.e2e.world import World, listed, until, wait
 
 NAMES = ("Orchid greenhouse watering", "Foghorn beacon repair", "Harbour crane inspection")
-
-
-def listed(world: World, **params: Any) -> list[str]:
-    return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
 
 
 def paged(world: World) -> list[str]:
@@ -86,13 +82,14 @@ def marked(world: World) -> list[dict[str, Any]]:
 
 
 def test_a_fork_keeps_its_own_order(world: World) -> None:
-    """S4.1: neither pin, nor tags, nor hiding is inherited, and changes need the exact session."""
+    """S4.1, S4.28: neither pin, tags, hiding nor sets are inherited; changes need the session."""
     session = world.session(1)
     fork = session.fork()
     fork.turn("Go on elsewhere.")
     with world.daemon():
         until(lambda: len(listed(world)) == 2, "the sessions")
-        world.call("update", ref=session.id, pinned=True, hidden=True, tags=["one", "", "One"])
+        own_order = {"pinned": True, "hidden": True, "tags": ["one", "", "One"]}
+        world.call("update", ref=session.id, context={"files": ["/w/a"]}, **own_order)
         world.call("update", ref=fork.id, tags=["two"])
         own, other = world.row(session.id), world.row(fork.id)
         assert (own["tags"], own["pinned"], own["hidden"]) == (["one"], True, True)
@@ -101,7 +98,8 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
         assert "(#two) " in world.run("list", "--all")
         assert (other["tags"], other.get("pinned"), other.get("hidden")) == (["two"], None, None)
         assert other["parentSessionId"] == session.id
-        assert world.call("get", ref=fork.id)["tags"] == ["two"]
+        found = world.call("get", ref=fork.id)
+        assert (found["tags"], found.get("context") or {}) == (["two"], {})
         for wrong in ({"tags": ["x"] * 13}, {"pinned": 1}, {"tags": "x"}):
             with pytest.raises(UsageError):
                 world.call("update", ref=fork.id, **wrong)

@@ -13,7 +13,7 @@ import zstandard
 from indexerd.errors import NotFoundError, UsageError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.terminal import on_terminal
-from tests.e2e.world import Session, World, hit_by, logged, opencode_rows, until, wait
+from tests.e2e.world import Session, World, hit_by, listed, logged, opencode_rows, until, wait
 
 SECRET = "xylophone"
 REFS = ("get", "tree", "context", "history", "as_sent", "footer", "resolve")
@@ -32,7 +32,7 @@ def file_state(path: Path) -> tuple[bytes, int, int]:
 
 
 def assert_unknown(world: World, session: Session) -> None:
-    assert session.id not in {row["sessionId"] for row in world.call("list")["sessions"]}
+    assert session.id not in listed(world)
     assert hit_by(world, SECRET) == set()
     assert world.call("complete", prefix=session.id[:8])["items"] == []
     for method in REFS:

@@ -18,8 +18,9 @@ SETS = {
     "applet": ["git-diff", "path=/w", "file=a b.py"],
     "files": ["a.py", "/nowhere/b.md"],
 }
+HEADING, MISSING = "Relevant files:", "(2 file(s) no longer exist)"
 SHOWN = (
-    "Relevant files:\n- a.py\n(1 file(s) no longer exist)\n\n"
+    f"{HEADING}\n- a.py\n(1 file(s) no longer exist)\n\n"
     "Last applet: git-diff (path=/w, file=a b.py)\n\n"
     "ports: 8080, 5173"
 )
@@ -28,6 +29,7 @@ STATES: list[tuple[dict[str, Any], str]] = [  # what is stored, what follows the
     ({"envHint": HINT}, f"Environment hint: {HINT}\n"),
     ({"envHint": HINT, "context": SETS}, f"Environment hint: {HINT}\n\n{SHOWN}\n"),
     ({"envHint": None}, f"\n{SHOWN}\n"),
+    ({"context": {"files": ["/nowhere/b", "/nowhere/c"]}}, f"\n{HEADING}\n{MISSING}\n"),
 ]
 
 
@@ -95,7 +97,7 @@ def by_opencode(world: World, session: str, _resume: str) -> str:
 def test_every_integration_sends_the_same_bytes(
     world: World, block_by: Callable[[World, str, str], str]
 ) -> None:
-    """S4.15-S4.17, S4.19, S4.20: directory only, with a hint, with sets, without the hint."""
+    """S4.15, S4.16, S4.17, S4.19, S4.20: a hint, sets, neither, and files that are all missing."""
     session = new_session(world).id
     for number, (change, rest) in enumerate(STATES):
         world.call("update", ref=session, **change)

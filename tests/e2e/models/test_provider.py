@@ -1,6 +1,5 @@
 """A failing provider and the whole daemon: number of requests, log lines, errors and retries."""
 
-import json
 import signal
 
 import pytest
@@ -158,23 +157,3 @@ def test_without_a_key_nothing_is_sent(world: World) -> None:
         world.run("run", "--once")
         assert server.hits == 0
     assert (world.meta(session.id) or {})["model"] == "local/extractive"
-
-
-def test_the_request_holds_a_redacted_transcript_and_the_schema(world: World) -> None:
-    """S0.18: the request contains the transcript in `<conversation>` and asks for the schema."""
-    secret = "ghp_" + "a1B2c3D4e5" * 4
-    session = world.session()
-    session.turn(f"Deploy with {secret} please.")
-    session.talk(4)
-    with GeminiServer() as server:
-        world.google(server)
-        world.run("run", "--once")
-        (request,) = server.requests
-    assert secret.encode() not in request.body
-    sent = request.json["contents"][0]["parts"][0]["text"]
-    assert "<conversation>" in sent
-    assert "Assistant: Done." in sent
-    assert "[redacted:" in sent
-    assert "responseJsonSchema" in json.dumps(request.json)
-    assert {"[redacted"} == {part[:9] for part in sent.split() if part.startswith("[red")}
-    assert (world.meta(session.id) or {})["redactions"]

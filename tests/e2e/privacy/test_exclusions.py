@@ -8,7 +8,7 @@ import pytest
 
 from indexerd.errors import NotFoundError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, hit_by, until, wait
+from tests.e2e.world import Session, World, hit_by, listed, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -19,7 +19,7 @@ REFUSED = GOOD.replace('[0-9]+"]', '[0-9]+", "(?<=x)y"]')
 
 def check(world: World, open_id: str, closed_id: str) -> None:
     until(lambda: world.row(open_id), "the row")
-    assert [session["sessionId"] for session in world.call("list")["sessions"]] == [open_id]
+    assert listed(world) == [open_id]
     with pytest.raises(NotFoundError):
         world.call("get", ref=closed_id)
     found = world.call("expand", text=f"@@{closed_id}: secret? @@{open_id}: which alerts?")
@@ -62,7 +62,7 @@ def test_exclusions_follow_the_configuration(world: World) -> None:
         until(lambda: world.call("search", query="widget")["hits"], "the text")
         world.configure('min_new_user_messages = 2\n[privacy]\nexclude = ["/secret"]\n')
         process.send_signal(signal.SIGHUP)
-        until(lambda: not world.call("list", archived=True)["sessions"], "the session to go")
+        until(lambda: not listed(world, archived=True), "the session to go")
         assert world.call("search", query="widget")["hits"] == []
         hidden.turn()
         shown = world.session(turns=3)
@@ -94,7 +94,7 @@ def test_excluded_sessions_are_shown_nowhere(world: World, home: Path) -> None:
         assert world.run(command, there.id, "--json", code=3)["error"]["code"] == "not_found"
     with world.daemon():
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
-        assert world.call("list", archived=True)["sessions"] == []
+        assert listed(world, archived=True) == []
         assert world.call("search", query="pelican")["hits"] == []
 
 

@@ -23,7 +23,7 @@ TRUNCATED = "[truncated to fit maxInjectedBytes]"
 def test_a_prompt_with_references(world: World) -> None:
     """S0.47, S0.48, S0.50, S0.52, S0.53: by name, id or prefix; one message with the summaries."""
     names = ("Purple valve design", "Lamp oil ledger", "Fix ÉTÉ parser #12", "Zebra")
-    valve, lamp, parser, zebra = [add(world, name) for name in names]
+    valve, lamp, _, zebra = [add(world, name) for name in names]
     with world.daemon():
         wait(world, zebra, nameSource="meta")
         text = f'see @@purple-VALVE-design, @@"lamp Oil ledger", again @@{valve}, `@@code`'
@@ -40,19 +40,7 @@ def test_a_prompt_with_references(world: World) -> None:
         assert (found["injectedBytes"], found["truncated"]) == (len(content.encode()), False)
         assert found["statusText"] == ["✅ resolved 3 reference(s)"]
         assert expand(world, text) == found  # the same bytes again (S0.55)
-        for written, meant in (
-            (f"@@{valve[:12]}", valve),
-            ("@@lamp_oil_ledger", lamp),
-            ('@@"Fix ÉTÉ parser #12"', parser),
-            ("@@fix-été-parser-12", parser),
-            ("@@ZEBRA", zebra),
-        ):
-            (reference,) = expand(world, f"see {written}, please")["references"]
-            assert reference["sessionId"] == meant, written
-        more = expand(world, f"@@zebra @@{lamp} @@zebra @@{valve} @@fix-été-parser-12")
-        assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
-        assert statuses(more)["@@fix-été-parser-12"] == "over_limit"
-        twice = f"@@zebra @@{zebra} @@{lamp} @@{valve} @@fix-été-parser-12 @@lamp-oil-ledger"
+        twice = f"@@zebra @@{zebra} @@{lamp[:12]} @@{valve} @@fix-été-parser-12 @@lamp-oil-ledger"
         more = expand(world, twice)  # a session counts once, under any of its names
         assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
         late = [raw for raw, status in statuses(more).items() if status != "resolved"]

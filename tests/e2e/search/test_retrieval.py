@@ -99,18 +99,6 @@ def share(outcomes: Iterable[Outcome], good: Callable[[Outcome], bool]) -> float
     return sum(verdicts) / max(1, len(verdicts))
 
 
-def test_the_set_is_large_enough() -> None:
-    """No question occurs twice, and searches, names and negatives are mixed."""
-    kinds = [question["kind"] for question in QUESTIONS]
-    assert len(kinds) >= 40
-    assert all(kinds.count(kind) >= 10 for kind in ("search", "resolve", "none"))
-    asked = [(*map(question.get, ("in", "kind", "q", "agent", "cwd")),) for question in QUESTIONS]
-    assert len(set(asked)) == len(kinds)
-    assert all(
-        bool(question.get("right")) != (question["kind"] == "none") for question in QUESTIONS
-    )
-
-
 def test_search_finds_the_right_session_first(outcomes: list[Outcome]) -> None:
     searches = [outcome for outcome in outcomes if outcome.asked["kind"] == "search"]
     wrong = [outcome for outcome in searches if outcome.place != 1]

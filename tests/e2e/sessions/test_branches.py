@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import Session, World, wait
+from tests.e2e.world import Session, World, listed, wait
 
 PREAMBLE = (
     "The user explored a different conversation branch before returning here.\n"
@@ -71,8 +71,7 @@ def test_a_full_copy_in_another_directory_is_a_session(running: World) -> None:
     assert (row["cwd"], row["userMessageCount"]) == ("/elsewhere", 4)
     assert row["parentSessionFile"] == str(first.path)
     assert running.row(first.id)["userMessageCount"] == 3
-    listed = running.call("list", cwd="/elsewhere")["sessions"]
-    assert [row["sessionId"] for row in listed] == [copy.id]
+    assert listed(running, cwd="/elsewhere") == [copy.id]
 
 
 def test_a_newer_version_is_read_with_one_warning(running: World) -> None:

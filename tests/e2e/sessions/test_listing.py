@@ -187,23 +187,6 @@ def _grow(agents: Home, candidates: list[str]) -> str:
     return chosen.id
 
 
-def test_show_prints_models_tokens_and_tools(world: World) -> None:
-    """S3.11: models, tokens and tools, in words for people."""
-    session = Session(world.sessions)
-    usage = {"input": 1200, "output": 30, "cacheRead": 40_000, "totalTokens": 41_230}
-    session.say("user", "Why?")
-    call = {"type": "toolCall", "id": "t", "name": "bash", "arguments": {"command": "make test"}}
-    session.said("assistant", call, model="m-1", usage=usage, stopReason="stop")
-    world.run("run", "--once")
-    shown = world.run("show", session.id)
-    for line in (
-        r"models +m-1",
-        r"tokens +1.2k input, 30 output, 40k cache read",
-        r"tools used +bash 1",
-    ):
-        assert re.search(f"^{line}$", shown, re.MULTILINE), (line, shown)
-
-
 def test_a_session_without_any_message_is_listed_only_on_request(world: World) -> None:
     empty, said = Session(world.sessions), Session(world.sessions)
     said.say("user", "Why?")

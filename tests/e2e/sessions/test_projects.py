@@ -1,4 +1,7 @@
-"""Projects that moved, and worktrees: through the socket, the command line and the home page."""
+"""Projects that moved, and worktrees: through the socket, the command line and the home page.
+
+tests/sources/test_projects.py has the rules by which a repository is found again.
+"""
 
 import json
 import re
@@ -11,7 +14,7 @@ import pytest
 
 from indexerd.errors import NotFoundError
 from tests.e2e.web.view import announced, config, free_port
-from tests.e2e.world import Session, World, until, wait
+from tests.e2e.world import Session, World, listed, until, wait
 from tests.sources.test_projects import git
 
 
@@ -50,8 +53,8 @@ def begun(world: World, cwd: Path, name: str = "Why?") -> Session:
     return session
 
 
-def listed(world: World, cwd: Path) -> set[str]:
-    return {row["sessionId"] for row in world.call("list", cwd=str(cwd))["sessions"]}
+def below(world: World, cwd: Path) -> set[str]:
+    return {*listed(world, cwd=str(cwd))}
 
 
 def command(directory: Path, session: Session) -> str:
@@ -76,8 +79,8 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     assert (row["cwd"], row["movedTo"]) == (str(old / "api"), str(new / "api"))
     assert row["resume"] == command(new / "api", before)
     assert "movedTo" not in live.row(began_later.id)
-    assert listed(live, new) == {before.id, later.id}
-    assert listed(live, new / "api") == {before.id}
+    assert below(live, new) == {before.id, later.id}
+    assert below(live, new / "api") == {before.id}
     until(lambda: live.call("search", query="zebra", cwd=str(new))["hits"], "its text")
     answer = live.call("counts", cwd=str(new))
     assert answer["agents"] == {"pi": 2}
@@ -96,7 +99,7 @@ def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
     assert (move["old"], move["new"], move["by"]) == (str(old), str(new), "user")
     leaf = live.call("branches", ref=before.id)["tips"][0]["leafId"]
     made = live.call("branch", ref=before.id, leaf=leaf)
-    until(lambda: listed(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
+    until(lambda: below(live, new / "api") == {before.id, made["sessionId"]}, "the branch")
     assert live.run("move", "--undo", "shop", "store") == "taken back for 1 session\n"
     assert live.row(before.id)["resume"] == command(old / "api", before)
     with pytest.raises(NotFoundError):
@@ -147,8 +150,8 @@ def test_worktrees_count_as_their_repository(live: World, bare: bool) -> None:
     )
     assert "movedTo" not in row
     for asked in (main, root / "fix", root / "new"):
-        assert listed(live, asked) == {session.id}, asked
-    assert listed(live, root / "fix-2") == set()
+        assert below(live, asked) == {session.id}, asked
+    assert below(live, root / "fix-2") == set()
     projects = live.call("counts")["projects"]
     assert projects == [{"cwd": str(main / "api"), "sessions": 1}]
 
@@ -220,46 +223,8 @@ def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) 
     other = begun(live, place)
     looked_at(live, "a", "b")
     assert live.row(session.id)["resume"] == command(moved, session)
-    assert listed(live, place) == {other.id}
+    assert below(live, place) == {other.id}
     shutil.rmtree(place)
     looked_at(live, "c", "d")
     assert live.row(session.id)["resume"] == command(moved, session)
     assert "movedTo" not in live.row(other.id)
-
-
-def test_a_repository_that_another_one_replaced_has_moved(live: World) -> None:
-    """Its sessions go with it, also once the place is empty again; later ones stay."""
-    place, moved = repository(live.root / "shop"), live.root / "shop.old"
-    session = begun(live, place / "api")
-    (place / "api").mkdir()
-    until(lambda: any(marked(live, place)), "the first look")
-    place.rename(moved)
-    place.mkdir()
-    git(place, "init")  # without a remote
-    later = begun(live, place)
-    until(lambda: not marked(live, place)[-1], "a look at the new repository")
-    begun(live, moved)
-    wait(live, session.id, movedTo=str(moved / "api"))
-    assert "movedTo" not in live.row(later.id)
-    shutil.rmtree(place)
-    looked_at(live, "a", "b")
-    assert live.row(session.id)["resume"] == command(moved / "api", session)
-    assert "movedTo" not in live.row(later.id)
-    moved.rename(place)
-    wait(live, session.id, resume=command(place / "api", session))
-
-
-def test_of_two_copies_neither_is_taken(live: World) -> None:
-    root = live.root
-    origin = repository(root / "shop")
-    session = begun(live, origin)
-    for name in ("a", "b"):
-        shutil.copytree(origin, root / name)
-        begun(live, root / name)
-    marks = live.state / "projects.jsonl"
-    until(lambda: marks.exists() and str(root / "b") in marks.read_text(), "the looks")
-    shutil.rmtree(origin)
-    begun(live, root / "a")
-    before = live.call("status")["lastScanAt"]
-    until(lambda: live.call("status")["lastScanAt"] not in (before, None), "a scan")
-    assert "movedTo" not in live.row(session.id)

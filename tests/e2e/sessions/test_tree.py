@@ -14,7 +14,7 @@ import pytest
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from tests.e2e import terminal
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import Session, World, append, hit_by, iso, until
+from tests.e2e.world import Session, World, hit_by, until
 
 
 class Forked(Session):
@@ -250,21 +250,6 @@ def test_a_cycle_of_parents_is_reported(running: World) -> None:
     assert len(running.call("context", ref=session.id)["messages"]) == 2
 
 
-def test_a_broken_line_in_the_middle_is_skipped(running: World) -> None:
-    """S1.2: only the broken line is lost."""
-    session = running.session(turns=1)
-    message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
-    entry = {"type": "message", "id": "0000dead", "parentId": session.last, "timestamp": iso()}
-    append(session.path, entry | {"message": message})
-    data = session.path.read_bytes()
-    session.path.write_bytes(data.replace(b'"TORN"', b'"TO'))
-    session.turn()
-    running.seen(session)
-    nodes = running.call("tree", ref=session.id)["nodes"]
-    assert "0000dead" not in [node["id"] for node in nodes]
-    assert len(nodes) == 4
-
-
 def test_a_prompt_with_a_huge_image(running: World) -> None:
     """The text of a line over 8 MiB is shown, found and copied to a branch."""
     session = running.session()
@@ -284,24 +269,13 @@ def test_a_prompt_with_a_huge_image(running: World) -> None:
     assert Path(branched["sessionFile"]).read_bytes().splitlines()[1] == line
 
 
-def test_custom_entries_are_selected_by_type(running: World) -> None:
-    """S1.33: `path` with `customType` returns only that extension's entries, with data."""
-    session = running.session(turns=1)
-    for kind, number in (("mine", 1), ("other", 2), ("mine", 3)):
-        session.entry("custom", customType=kind, data={"n": number})
-    session.turn()
-    running.seen(session)
-    found = running.call("path", ref=session.id, customType="mine")["entries"]
-    assert [entry["data"] for entry in found] == [{"n": 1}, {"n": 3}]
-    shown = running.call("context", ref=session.id)["messages"]
-    assert [message["role"] for message in shown] == ["user", "assistant"] * 2
-
-
 def test_a_hand_built_tree_is_read_as_built(running: World) -> None:
-    """S1.1, S1.4, S1.6: roots, orphans, depth, children, leaf and an unknown kind."""
+    """S1.1, S1.2, S1.4, S1.6, S1.33: roots, orphans, leaf, a broken line, kinds of entries."""
     session = running.session()
     root = session.say("user", "Root.")
     old = session.answer("Old.")
+    with session.path.open("ab") as file:
+        file.write(b'{"type":"message","id":"0000dead","message":{"role":"user","content":"TO\n')
     session.last = root
     young = session.answer("Young.")
     session.last = "n0b0dy00"
@@ -309,17 +283,21 @@ def test_a_hand_built_tree_is_read_as_built(running: World) -> None:
     session.last = young
     for number in range(3000):
         session.entry("custom", customType="deep", data={"n": number})
+    session.entry("custom", customType="other", data={})
     leaf = session.entry("hologram", shape="cube")
     running.seen(session)
     nodes = running.call("tree", ref=session.id)["nodes"]
     shown = {node["id"]: node for node in nodes}
+    assert (len(nodes), "0000dead" in shown) == (3006, False)
     assert [node["id"] for node in nodes if node["depth"] == 0] == [root, orphan]
     assert [node["id"] for node in nodes if node["parentId"] == root] == [old, young]
     end = shown[leaf]
-    assert (end["type"], end["depth"], end["active"]) == ("hologram", 3002, True)
+    assert (end["type"], end["depth"], end["active"]) == ("hologram", 3003, True)
     assert not shown[old]["active"]
     context = running.call("context", ref=session.id)["messages"]
     assert [message["text"] for message in context] == ["Root.", "Young."]
+    deep = running.call("path", ref=session.id, customType="deep")["entries"]
+    assert [entry["data"]["n"] for entry in deep] == [*range(3000)]
 
 
 def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None:

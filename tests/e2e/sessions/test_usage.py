@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from indexerd.sessions.list_prices import BY_MODEL
 from tests.e2e import terminal
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, clock, opencode_rows, until, wait
+from tests.e2e.world import Session, World, clock, listed, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 23, 50, tzinfo=UTC)
 MODELS = ("claude-opus-4-5", "gpt-5.2")
@@ -228,12 +228,11 @@ def test_a_session_that_asks_the_user_waits(
     session_id, reply = begin(world, home)
     with world.daemon():
         wait(world, session_id, state="waiting")
-        listed = world.call("list", state="waiting")["sessions"]
-        assert [row["sessionId"] for row in listed] == [session_id]
+        assert listed(world, state="waiting") == [session_id]
         assert "(waiting) " in world.run("list", "--all")
         command, env = [sys.executable, "-m", "indexerd", "resume"], {**world.env, "TERM": "xterm"}
         _, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=80, typed="\x1b")
         assert b"(waiting) " in got
         reply()
         wait(world, session_id, state="active")
-        assert world.call("list", state="waiting")["sessions"] == []
+        assert listed(world, state="waiting") == []

@@ -42,20 +42,6 @@ def test_odd_names_and_headers_affect_only_themselves(world: World) -> None:
     assert not (world.pi / "escape.meta.json").exists()
 
 
-def test_a_problem_has_the_time_of_its_beginning(world: World) -> None:
-    """S0.26: not the time of the daemon's start or of the latest scan."""
-    with world.daemon():
-        until(lambda: world.call("status")["lastScanAt"], "the first scan")
-        for number in range(2):
-            began = iso(time.time())
-            (world.sessions / f"bad{number}.jsonl").write_text('{"type":"session","id":"../x"}\n')
-            until(lambda: len(world.call("status")["problems"]) > number, "the problem")  # noqa: B023 - called within the loop
-            since = [problem["since"] for problem in world.call("status")["problems"]]
-            assert since[number] >= began
-            assert since == sorted(set(since))
-            time.sleep(0.01)
-
-
 def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:
     """S0.34: createdAt is kept, and without caches no model is called again."""
     world.scripted()
@@ -134,12 +120,12 @@ def problems(world: World) -> dict[str, dict[str, str]]:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_an_unreadable_file_is_reported_until_it_is_readable(world: World) -> None:
-    """`status` names a file with a read error or mode 000; other files are still read."""
+    """S0.26: `status` names a file with a read error or mode 000, and since when it is so."""
     hooked(world, BAD_DISK)
     while_there = world.root / "while"
     while_there.touch()
     world.env |= {"FAILING": "eio denied", "WHILE": str(while_there)}
-    bad = {}
+    bad, began = {}, iso(time.time())
     for name in ("eio.jsonl", "denied.jsonl"):
         bad[name] = world.session(turns=5)
         bad[name].path = bad[name].path.rename(world.sessions / name)
@@ -151,11 +137,12 @@ def test_an_unreadable_file_is_reported_until_it_is_readable(world: World) -> No
         for problem in found.values():
             assert problem["code"] == "unreadable"
             assert "mode and owner" in problem["cure"]
+            assert problem["since"] >= began
         assert "Input/output error" in found["eio.jsonl"]["cause"]
         assert "Permission denied" in found["denied.jsonl"]["cause"]
         good.turn()
-        until(lambda: world.row(good.id)["userMessageCount"] == 6, "the good one's turn")
-        assert len(problems(world)) == 2
+        wait(world, good.id, userMessageCount=6)
+        assert problems(world) == found  # with the time at which they began
         while_there.unlink()
         for session in bad.values():
             world.wait_meta(session.id)

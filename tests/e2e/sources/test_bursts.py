@@ -1,11 +1,10 @@
 """A session that never pauses is read in time and indexed rarely."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import World, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -17,10 +16,6 @@ MAX_WAIT = 3.0  # seconds
 @pytest.fixture(autouse=True)
 def no_digests(world: World) -> None:
     world.env["INDEXERD_DIGEST__ENABLED"] = "false"
-
-
-def counts(world: World, session: Session) -> bool:
-    return bool(world.row(session.id).get("userMessageCount") == session.turns)
 
 
 def rchar(pid: int) -> int:
@@ -44,7 +39,7 @@ def test_a_session_that_never_pauses_is_indexed_at_intervals(world: World) -> No
 
         until(busy, "three calls for a busy session")
         world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == session.last)
-        assert counts(world, session)
+        assert world.row(session.id)["userMessageCount"] == session.turns
         assert world.call("status")["queued"] == 0
     first, second, third, *rest = [call["t"] for call in world.calls()]
     assert min(second - first, third - second) > MAX_WAIT / 2
@@ -58,10 +53,10 @@ def test_a_burst_is_read_in_few_steps(world: World) -> None:
     world.env |= {"INDEXERD_INDEX__QUIET_SECONDS": "2", "INDEXERD_WATCH__RESCAN_SECONDS": "300"}
     with world.daemon() as process:
         session = world.session(turns=1)
-        until(partial(counts, world, session), "the session")
+        wait(world, session.id, userMessageCount=1)
         before = rchar(process.pid)
         session.talk(APPENDS // 2)
-        until(partial(counts, world, session), "the last turn")
+        wait(world, session.id, userMessageCount=session.turns)
         world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == session.last)
         taken, size = rchar(process.pid) - before, session.path.stat().st_size
     assert len(world.calls()) == 1

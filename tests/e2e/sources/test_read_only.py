@@ -106,6 +106,8 @@ def test_no_file_of_an_agent_is_written_or_locked(world: World, mode: str) -> No
                 world.call(method, ref=ref)
             world.call("update", ref=ref, title=f"Mine {ref}")
             world.call("index", ref=ref, force=True, wait=True)
+            world.call("compact", ref=ref, strategy="codex")
+            world.call("digest", ref=ref)
         owner.close()  # now each writer that closes deletes the log
         codex.roll_back(1)
         codex.rename("The steps")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, ends_well, logged, until
+from tests.e2e.world import Session, World, ends_well, logged, scanned, until, wait
 from tests.sessions.opencode_rows import Rows
 
 pytestmark = [
@@ -27,14 +27,6 @@ LIMIT = Path("/proc/sys/user/max_inotify_instances")
 def watches(world: World) -> dict[str, Any]:
     found: dict[str, Any] = world.call("status")["watches"]
     return found
-
-
-def has_turns(world: World, session: Session, number: int) -> bool:
-    return bool(world.row(session.id).get("userMessageCount") == number)
-
-
-def has_scanned(world: World, before: str | None) -> bool:
-    return bool(world.call("status")["lastScanAt"] != before)
 
 
 @pytest.fixture(autouse=True)
@@ -53,23 +45,13 @@ def test_directories_created_after_the_start_are_watched(world: World) -> None:
         claude.turn()
         session = world.session(turns=1)
         data.mkdir(parents=True)
-        rows = Rows(data / "opencode.db")
-        rows.session("ses_1")
+        Rows(data / "opencode.db").session("ses_1")
         for ref in (thread.id, claude.id, session.id, "ses_1"):
             until(partial(world.row, ref), "the session")
         thread.turn()
-        until(lambda: world.row(thread.id)["userMessageCount"] == 2, "the turn that followed")
-
-
-def test_a_second_opencode_database_is_watched(world: World) -> None:
-    """Another channel of opencode has its own database in the same directory."""
-    data = world.root / "data/opencode"
-    data.mkdir(parents=True)
-    Rows(data / "opencode.db").session("ses_1")
-    with world.daemon():
-        until(lambda: world.row("ses_1"), "the first database")
-        Rows(data / "opencode-dev.db").session("ses_2")
-        until(partial(world.row, "ses_2"), "the session of the other", patience=5)
+        wait(world, thread.id, userMessageCount=2)
+        Rows(data / "opencode-dev.db").session("ses_2")  # of another channel of opencode
+        until(partial(world.row, "ses_2"), "the session in a second database")
 
 
 def test_a_directory_created_in_steps_deleted_and_linked_is_watched(world: World) -> None:
@@ -82,7 +64,7 @@ def test_a_directory_created_in_steps_deleted_and_linked_is_watched(world: World
         for part in (codex, codex / "sessions"):
             before = world.call("status")["lastScanAt"]
             part.mkdir()
-            until(partial(has_scanned, world, before), "a scan")
+            until(lambda before=before: world.call("status")["lastScanAt"] != before, "a scan")
         thread = CodexThread(home)
         thread.turn()
         until(lambda: world.row(thread.id), "the thread")
@@ -117,14 +99,14 @@ def test_an_overflow_loses_nothing(world: World) -> None:
         sessions[3].path.unlink()
         process.send_signal(signal.SIGCONT)
         for session in (*sessions[:3], fresh):
-            until(partial(has_turns, world, session, 2), "its turns")
+            wait(world, session.id, userMessageCount=2)
         until(lambda: world.row(sessions[3].id)["gone"], "the one that went")
         assert watches(world)["overflows"] >= 1
         assert world.call("status")["lastScanAt"] != first
         until(lambda: logged(world, "watch.overflow"), "the word")
         # Later changes are seen through events again.
         fresh.turn()
-        until(partial(has_turns, world, fresh, 3), "the hint")
+        wait(world, fresh.id, userMessageCount=3)
 
 
 def namespaced() -> bool:
@@ -148,8 +130,7 @@ def test_a_watch_limit_falls_back_to_polling(world: World) -> None:
     with ends_well(process):
         world.wait_meta(session.id)
         scans = len(logged(world, "watch.armed"))
-        for _ in range(2):
-            until(partial(has_scanned, world, world.call("status")["lastScanAt"]), "a scan")
+        scanned(world)
         status = world.call("status")
         assert (status["state"], status["watches"]["mode"]) == ("degraded", "poll")
         (problem,) = status["problems"]

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,7 @@ class Template:
                 self.world.wait_meta(session.id)
             until(self._is_settled, "the rest")
         shutil.copytree(self.world.state, self.left["ended"])
-        for (
-            session
-        ) in self.words.values():  # the write-ahead log now repeats and extends the database
+        for session in self.words.values():  # the log now repeats and extends the database
             session.turn()
         with self.world.daemon() as process:
             until(self._is_stored, "the store's write")
@@ -176,11 +175,20 @@ ROWS = [  # old bytes, new bytes
 ]
 
 
-@pytest.mark.parametrize(("old", "new"), ROWS)
-def test_rows_changed_while_the_daemon_runs(template: Template, old: bytes, new: bytes) -> None:
+def overwrite(path: Path, part: float = 1) -> None:
+    with path.open("r+b") as file:
+        file.write(b"\xa5" * int(path.stat().st_size * part))
+
+
+@pytest.mark.parametrize(
+    "damage_store", [*(partial(spoil, old=old, new=new) for old, new in ROWS), overwrite]
+)
+def test_a_store_changed_while_the_daemon_runs(
+    template: Template, damage_store: Callable[[Path], None]
+) -> None:
     """S3.30: the change is noticed at the next access, even if the new rows are valid."""
     path = template.fresh("ended") / STORE
-    template.recovers(f"{new!r}", lambda: spoil(path, old, new))
+    template.recovers("a changed store", lambda: damage_store(path))
     assert template.damaged_caches() == {STORE: 1}
 
 
@@ -201,8 +209,7 @@ def test_an_index_changed_while_the_daemon_runs(template: Template) -> None:
         until(template.is_complete, "all that was known")
         for path in state.glob(f"{INDEX}/*/*.*"):
             if path.suffix in {".store", ".idx", ".pos", ".fast"}:
-                with path.open("r+b") as file:
-                    file.write(b"\xa5" * (path.stat().st_size // 2))
+                overwrite(path, 0.5)
         until(lambda: process.poll() or template.damaged_caches(), "a word about the damage")
         until(lambda: process.poll() or template.is_complete(), "all that was known")
         if process.poll() is not None:  # Rust aborts, in one of ten runs
@@ -224,26 +231,29 @@ def test_a_store_without_checksum(template: Template, *, once: bool) -> None:
     assert template.damaged_caches() == {STORE: 1}
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}.sum"])
-def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
-    """S3.30: the directory is moved aside with the damaged store."""
-    path = template.fresh("killed") / name
-    path.unlink(missing_ok=True)
-    (path / "in the way").mkdir(parents=True)
-    template.recovers(f"a directory in place of {name}")
-    assert template.damaged_caches() == {STORE: 1}
+IN_THE_WAY = [
+    *product(["directory"], [STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}.sum"]),
+    *product(["directory"], [f"{INDEX}/*/*.{end}" for end in ("idx", "store", "json")]),
+    *product(["link"], [STORE, f"{STORE}-wal", INDEX, "damaged"]),
+    ("file", INDEX),
+]
 
 
-@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", INDEX, "damaged"])
-def test_a_broken_link_in_place_of_a_cache(template: Template, name: str) -> None:
+@pytest.mark.parametrize(("what", "name"), IN_THE_WAY)
+def test_something_else_in_place_of_a_cache(template: Template, what: str, name: str) -> None:
     """S3.30: the daemon starts, also if it cannot move a damaged store aside."""
     state = template.fresh("killed")
-    remove(state / name)
-    (state / name).symlink_to(state / "nowhere")
+    for path in [*state.glob(name)] or [state / name]:
+        remove(path)
+        if what == "directory":
+            (path / "in the way").mkdir(parents=True)
+        elif what == "link":
+            path.symlink_to(state / "nowhere")
+        else:
+            path.write_text("in the way")
     if name == "damaged":
         spoil(state / STORE, *ROWS[0])
-    template.recovers(f"a link in place of {name}")
+    template.recovers(f"a {what} in place of {name}")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="root may open any file")
@@ -256,61 +266,6 @@ def test_an_index_without_permissions(template: Template, names: str, mode: int)
         path.chmod(mode)
     with template.world.daemon(under=PLAIN):
         until(template.is_complete, "all that was known")
-
-
-@pytest.mark.faults
-def test_a_file_in_place_of_the_index(template: Template) -> None:
-    path = template.fresh("ended") / INDEX
-    shutil.rmtree(path)
-    path.write_text("in the way")
-    template.recovers("a file in place of the index")
-
-
-@pytest.mark.parametrize("end", ["idx", "store", "json"])
-def test_directories_in_place_of_index_files(template: Template, end: str) -> None:
-    """The error does not end the daemon: the index is rebuilt."""
-    for path in template.fresh("ended").glob(f"{INDEX}/*/*.{end}"):
-        path.unlink()
-        path.mkdir()
-    template.recovers(f"directories in place of *.{end}")
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("name", [STORE, INDEX])
-def test_a_cache_overwritten_while_the_daemon_runs(template: Template, name: str) -> None:
-    """S3.30: page by page is damaged; the daemon rebuilds the cache and goes on."""
-    world = template.world
-    path = template.fresh("killed") / name
-    before = {word: (word.path.read_bytes(), word.last) for word in template.words.values()}
-
-    def found(turns: int) -> bool:
-        with suppress(IndexerdError):
-            counts = [world.row(session.id).get("userMessageCount") for session in before]
-            known = template.answers()[1]
-            return set(counts) == {turns} and all(
-                hits and same and name for _, hits, same, _, name, _ in known
-            )
-        return False
-
-    try:
-        with world.daemon() as process:
-            until(lambda: found(7), "all of it")
-            for file_path in [path] if path.is_file() else path.glob("*/*"):
-                with file_path.open("r+b") as file:
-                    pages = -(-os.fstat(file.fileno()).st_size // PAGE)
-                    file.write(b"\xa5" * PAGE * pages)
-            for word, session in template.words.items():
-                session.turn(f"And once more for {word}. Session: {session.id}")
-            until(lambda: found(8), "all of it, and what was said since")
-            assert process.poll() is None
-        with world.daemon():
-            until(lambda: found(8), "all of it, at the next start")
-            assert world.call("status")["problems"] == []
-        assert len(world.calls()) == template.calls
-    finally:
-        for session, (data, last) in before.items():
-            session.path.write_bytes(data)
-            session.last = last
 
 
 def test_caches_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
