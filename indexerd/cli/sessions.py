@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import count, dollars, duration
+from indexerd.amounts import cost, count, dollars, duration
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -37,7 +37,7 @@ _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """question sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt
 messageCount userMessageCount newUserMessages compactions models tokens costUsd costEstimatedUsd
-cost tags filesModified filesRead toolsUsed namedBy parentSessionId parentSessionFile"""
+cost subagents tags filesModified filesRead toolsUsed namedBy parentSessionId parentSessionFile"""
 _WAITS = "waiting for the end of its turn (60 s at most), and for the model"
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
@@ -138,6 +138,9 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     for key in ("filesModified", "filesRead"):
         row[key] = [file.removeprefix(f"{row['cwd']}/") for file in row[key]]
     row |= render.unpriced(row)
+    if helped := row.get("subagents"):
+        paid = cost(helped["costUsd"], helped["costEstimatedUsd"])
+        row["subagents"] = ", ".join(filter(None, (f"{helped['sessions']:,}", paid)))
     yield from render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")

@@ -140,7 +140,20 @@ class Answers:
     def get(self, args: RefParams) -> Row:
         row = self.row(args.ref, cwd=args.cwd)
         answer = read_all(row["sessionId"], self.home(row["sessionId"]))
-        return {"session": row} | answer | self._store.documents(row)
+        helped = self._helped(row["sessionId"])
+        return {"session": row | helped} | answer | self._store.documents(row)
+
+    def _helped(self, session_id: str) -> Row:
+        """Sum up what a session's sub-agents cost, those of theirs included."""
+        level, found = {session_id}, set[str]()
+        while level:
+            links = self._store.children(level)
+            level = {link.session_id for link in links if link.subagent} - found
+            found |= level
+        rows = self._store.get_many(found).values()
+        keys = ("costUsd", "costEstimatedUsd")
+        costs = {key: round(sum(row.get(key) or 0 for row in rows), 6) for key in keys}
+        return {"subagents": {"sessions": len(rows), **costs}} if rows else {}
 
     def meta(self, row: Row) -> MetaFile | None:
         """Read a session's meta file; None if there is none; callable in any thread."""

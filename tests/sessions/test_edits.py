@@ -33,6 +33,16 @@ PATCHED = [
 ]
 CHANGED = [("a.py", "edit", "", " a\n-b\n+c", 1, 1)]
 WRITTEN = [("a.py", "write", "", "+a\n+b", 2, 0)]
+RECORDED = {  # by Codex's events
+    "/w/n.txt": {"type": "add", "content": "one\ntwo\n"},
+    "/w/gone.txt": {"type": "delete", "content": "one\n"},
+    "/w/a.py": {
+        "type": "update",
+        "unified_diff": "@@ -1 +1 @@\n-a\n+b\n@@ -9 +9 @@\n c\n",
+        "move_path": "/w/b.py",
+    },
+    "/w/x": 3,
+}
 OLD, NEW = "a\nb", "a\nc\n"
 
 
@@ -58,6 +68,12 @@ OLD, NEW = "a\nb", "a\nc\n"
     ("Read", {"file_path": "a.py"}, []),
     ("edit", {"path": 7, "edits": "x"}, []),
     ("edit", None, []),
+    ("", {"call": "c1", "changes": RECORDED}, [
+        ("/w/n.txt", "create", "", "+one\n+two", 2, 0),
+        ("/w/gone.txt", "delete", "", "-one", 0, 1),
+        ("/w/a.py", "rename", "/w/b.py", "-a\n+b\n@@\n c", 1, 1),
+        ("/w/x", "edit", "", "", 0, 0),
+    ]),
 ])  # fmt: skip
 def test_edits_of_every_agent(name: str, given_: Any, found: list[Any]) -> None:
     assert [

@@ -138,6 +138,7 @@ def test_json_is_complete_and_names_what_was_cut(monkeypatch: pytest.MonkeyPatch
     assert [node["results"][0]["call"] for node in found["nodes"][1:]] == ["1", "2"]
     markdown = FORMATS["md"](exported(opened(data), wish_for("md")))
     assert "```diff\n a\n-b\n+c\n```" in markdown
+    assert f"```\ncommand: {'x' * 900}" in markdown
     monkeypatch.setattr(document, "WHOLE_ROOMS", (1000,))
     found = exported(opened(data), wish_for("json"))
     assert found["cut"] == [

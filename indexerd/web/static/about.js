@@ -42,11 +42,16 @@
     return modifiedAt < createdAt ? modifiedAt : createdAt;
   }
 
+  function paid(session) { // by it, and by its sub-agents
+    const { subagents = {} } = session, own = cost(session), theirs = cost(subagents);
+    return [own, theirs && `${theirs} in ${count(subagents.sessions, "sub-agent")}`].filter(Boolean).join(" + ");
+  }
+
   function brief(session) { // what matters most, in one line
     const { agent, models = [], durationMs, userMessageCount: asks } = session;
     return [
       agent, models.length > 1 ? `${models[models.length - 1]} and ${models.length - 1} more` : models[0],
-      cost(session), lasted(durationMs), asks ? count(asks, "prompt") : "",
+      paid(session), lasted(durationMs), asks ? count(asks, "prompt") : "",
       moment(began(session)) ? when(began(session)).textContent : "", mark(session),
     ].filter(Boolean);
   }
@@ -84,7 +89,7 @@
       [`Time (${zone})`, timed("to", began(session), session.modifiedAt)],
       ["Messages", session.messageCount ? digits(session.messageCount) : ""],
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
-      ["Cost", cost(session)],
+      ["Cost", paid(session)],
       ["Tags", listed(session.tags || [])],
       ["Parent", session.parentSessionId || session.parentSessionFile, 1],
       ["Resume", session.resume, 1],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -233,3 +234,17 @@ def test_a_command_of_spec_kit_is_what_its_user_wrote(bare_world: World) -> None
     assert row["name"] == "Let readers export their notes as Markdown."
     hits = bare_world.run("search", "outline", "--json")["hits"]
     assert [hit for hit in hits if hit.get("role") == "user"] == []
+
+
+def test_changes_that_only_events_record_are_shown_once(world: World) -> None:
+    """Where a script makes them, no call has them; else the call is shown."""
+    session = Rollout(1, 0)
+    session.turn("Change it.", path="a.py")
+    change = {"/w/b.py": {"type": "update", "unified_diff": "@@ -1 +1 @@\n-old\n+new\n"}}
+    session.event("patch_apply_end", call_id="exec-1", success=True, changes=change)
+    session.write(world.root / "home")
+    world.read_once()
+    page = world.root / "page.md"
+    world.run("export", session.id, "-o", str(page))
+    diffs = re.findall(r"```diff\n(.*?)\n```", page.read_text(), re.DOTALL)
+    assert diffs == ["-a\n+b", "-old\n+new"]

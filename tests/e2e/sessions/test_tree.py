@@ -341,3 +341,6 @@ def test_what_a_user_answers_is_found_and_shown_as_his(running: World) -> None:
         assert (node["kind"], node["text"]) == ("reply", "- Country: Liechtenstein")
     assert "You: - Country: Liechtenstein" in running.run("path", asking.id)
     assert running.row(asking.id)["userMessageCount"] == 1
+    asking.prompt("Base directory for this skill: /s", isMeta=True)
+    kinds = [node["kind"] for node in running.call("tree", ref=asking.id)["nodes"]]
+    assert kinds == ["user", "assistant", "reply", "inserted"]

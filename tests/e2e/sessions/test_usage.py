@@ -236,3 +236,25 @@ def test_a_session_that_asks_the_user_waits(
         reply()
         wait(world, session_id, state="active")
         assert listed(world, state="waiting") == []
+
+
+def test_what_sub_agents_cost_stands_beside_what_their_parent_did(world: World, home: Path) -> None:
+    parent = ClaudeSession(home)
+    folder = parent.path.with_suffix("") / "subagents"
+    helpers = [ClaudeSession(home, folder=folder, session_id=f"agent-{n}") for n in range(2)]
+    for session in (parent, *helpers):
+        more = {} if session is parent else {"sessionId": parent.id, "isSidechain": True}
+        session.prompt("Begin.", **more)
+        usage = {"input_tokens": 100_000, "output_tokens": 0}
+        said = {"id": "msg_1", "role": "assistant", "model": "claude-opus-4-5", "content": "Done."}
+        session.line(
+            "assistant", message=said | {"usage": usage, "stop_reason": "end_turn"}, **more
+        )
+    world.run("run", "--once")
+    row = world.run("--json", "show", parent.id)["session"]
+    assert row["costEstimatedUsd"] == 0.5
+    assert row["subagents"] == {"sessions": 2, "costUsd": 0, "costEstimatedUsd": 1.0}
+    assert re.search(r"^sub-agents +2, ~\$1.00$", world.run("show", parent.id), re.MULTILINE)
+    page = world.root / "page.md"
+    world.run("export", parent.id, "-o", str(page))
+    assert "- Cost of sub-agents: ~$1.00" in page.read_text()
