@@ -114,7 +114,8 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     marks += [f"#{tag}" for tag in row.get("ownTags", ())]
     mark = f"({', '.join(marks)}) " if marks else ""
     row |= row.get("shown", {})
-    return row | {"name": mark + row["name"], "cwd": render.exact(directory_of(row))}
+    name = mark + render.without_marks(row["name"])
+    return row | {"name": name, "cwd": render.exact(directory_of(row))}
 
 
 @cli.command(cli.REF, cli.flag("--as-sent", "Show the exact redacted prompt that would be sent."))
@@ -142,7 +143,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
         paid = cost(helped["costUsd"], helped["costEstimatedUsd"])
         row["subagents"] = ", ".join(filter(None, (f"{helped['sessions']:,}", paid)))
     yield from render.heading(row["name"])
-    yield from (*render.paragraph(row["description"]), "")
+    yield from (*(render.paragraph(row["description"]) if row["description"] else ()), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
     if meta:
         yield from ("", f"by {safe(meta['model'])}:", *render.markdown(meta["summary"]))

@@ -225,6 +225,7 @@ def nodes(
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
         entry, label = as_seen(read(row)), labels.get(state.id(row))
         plain = entry.reply if replies(entry) else "".join(entry.texts).strip(JS_SPACE)
+        plain = own_words(plain) if entry.kind is Kind.USER else plain
         text = clean_line((plain or _without_words(entry))[:LOOKED_AT], NODE_TEXT_MAX)
         quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
         shown = _takes(mode, state.kind(row), entry, label, quiet=quiet)

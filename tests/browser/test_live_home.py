@@ -168,7 +168,7 @@ def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -
     no = "The user doesn't want to proceed … the reason for the rejection:  Keep it."
     asking.prompt([result | {"tool_use_id": "t2", "content": no, "is_error": True}])
     expect(question.locator(".said.reply").last).to_contain_text("Keep it.")
-    question.locator("summary", has_text="1 call").last.click()
+    question.locator("summary", has_text="1 rejected").click()
     expect(question.locator(".call .bad")).to_have_text("rejected")
     asking.say()
     expect(page.locator("li", has_text="Which region?").locator(".state")).to_have_count(0)

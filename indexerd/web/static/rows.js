@@ -194,10 +194,13 @@
   }
 
   function tally(nodes) {
-    const sum = { answers: 0, calls: {}, total: 0, failed: 0, thoughts: 0, entries: nodes.length };
+    const sum = { answers: 0, calls: {}, total: 0, failed: 0, rejected: 0, thoughts: 0, entries: nodes.length };
     for (const { kind, text, calls, results, failed, thinking } of nodes) {
       if (kind === "assistant" && !failed && text.trim()) sum.answers++;
-      for (const { tool } of calls || []) if (tool) sum.calls[tool] = (sum.calls[tool] || 0) + 1;
+      for (const { tool, failed: end } of calls || []) {
+        if (tool) sum.calls[tool] = (sum.calls[tool] || 0) + 1;
+        sum.rejected += end === "rejected" ? 1 : 0;
+      }
       sum.total += (calls || []).length;
       sum.failed += (results && failed) || 0; // not an interruption, which is an entry of its own
       sum.thoughts += thinking ? 1 : 0;

@@ -188,10 +188,11 @@
   }
 
   function summaryOf(item) {
-    const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers are separate items
+    const sum = { ...tally(item.nodes), answers: 0 }, { failed, rejected, thoughts } = sum; // answers are separate items
     const named = amount(sum), thought = thoughts ? count(thoughts, "thought") : "";
     const summary = el("summary", "", sum.total ? [named, thought].filter(Boolean).join(", ") : thought || named);
-    if (failed) summary.append(el("span", "bad", `${failed} failed`));
+    const bad = [failed && `${failed} failed`, rejected && `${rejected} rejected`].filter(Boolean);
+    if (bad.length) summary.append(el("span", "bad", bad.join(", ")));
     return [summary];
   }
 
