@@ -67,7 +67,7 @@ class ModelLimits(Section):
 def _safe_url(url: str) -> str:
     """Refuse a base URL that would send transcripts unencrypted to another machine."""
     parts = urlsplit(url)
-    safe = parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
+    safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
     if url and not (parts.hostname and safe):
         raise ValueError("must be https, or http on loopback")
     if parts.username or parts.password:
@@ -77,7 +77,8 @@ def _safe_url(url: str) -> str:
     return url
 
 
-def _loopback(host: str | None) -> bool:
+def is_loopback(host: str | None) -> bool:
+    """Whether a host is this machine, without asking a name server."""
     try:
         return host == "localhost" or ip_address(host or "").is_loopback
     except ValueError:  # a name
@@ -166,7 +167,7 @@ class Log(Section):
 def listen_address(text: str) -> tuple[str, int]:
     """Split `HOST:PORT`; ValueError for a host that other machines can reach."""
     parts = urlsplit(f"//{text.strip()}")
-    if parts.port is None or not _loopback(parts.hostname):
+    if parts.port is None or not is_loopback(parts.hostname):
         raise ValueError("must be HOST:PORT with a host on loopback, for example 127.0.0.1:7117")
     return parts.hostname or "", parts.port
 

@@ -114,7 +114,7 @@ def loaded(statement: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "rich", "watchdog"}
+HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "watchdog", "wcwidth"}
 LIGHT = {
     "indexerd.cli.main": {"click"},
     "indexerd.cli.sessions": {"click"},

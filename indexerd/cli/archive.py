@@ -34,26 +34,19 @@ def _switch(*, on: bool) -> str:
     import tomlkit
 
     from indexerd.integrations.changes import Edit, Text, apply
-    from indexerd.settings import load
 
-    file = current().places.config_file
+    file, loaded = current().places.config_file, current().loaded
     if file.suffix == ".json":
         raise UsageError(f"set archive.enabled in {file} yourself", hint="then reload the daemon")
+    if loaded.problems:
+        raise ConfigError(loaded.problems)
+    if (source := loaded.sources.get("archive.enabled", str(file))) != str(file):
+        raise UsageError(f"{source} in the environment decides this", hint="unset it")
 
     def change(text: Text) -> Text:
         document = tomlkit.parse(text or "")
-        section = document.setdefault("archive", tomlkit.table())
-        if not isinstance(section, dict):
-            raise UsageError(f"archive is no table in {file}", hint="correct it first")
-        section["enabled"] = on
-        changed = tomlkit.dumps(document)
-        loaded = load(changed.encode(), str(file), os.environ)
-        if loaded.problems:
-            raise ConfigError(loaded.problems)
-        if loaded.settings.archive.enabled is not on:
-            why = "INDEXERD_ARCHIVE__ENABLED in the environment overrides it"
-            raise UsageError(f"{why}: the archive stays {'off' if on else 'on'}", hint="unset it")
-        return changed
+        document.setdefault("archive", tomlkit.table())["enabled"] = on
+        return tomlkit.dumps(document)
 
     done = apply([Edit(str(file), change)])
     try:

@@ -112,10 +112,10 @@ def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
 
 def _refused(base_url: str, model: str) -> str:
     """Return why a server on this machine cannot be reached; others are not contacted."""
-    from indexerd.models.registry import LOOPBACK
+    from indexerd.settings import is_loopback
 
     url = urlsplit(base_url)
-    if not model.startswith("openai/") or url.hostname not in LOOPBACK:
+    if not model.startswith("openai/") or not is_loopback(url.hostname):
         return ""
     try:
         port = url.port or (443 if url.scheme == "https" else 80)

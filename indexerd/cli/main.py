@@ -13,7 +13,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
@@ -195,9 +194,6 @@ def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> An
 
     Without a command, choose a session on the terminal.
     """
-    if config and ctx.invoked_subcommand != "run" and not Path(config).expanduser().is_file():
-        missing = {"file": config, "key": "", "message": "no such file", "hint": "check --config"}
-        raise ConfigError([missing])
     ctx.obj = App(config, as_json, color)
     checks = ctx.invoked_subcommand not in ("run", "config", "doctor")
     if config and checks and ctx.obj.loaded.problems:

@@ -31,6 +31,7 @@ from prompt_toolkit.layout import (
 from indexerd.amounts import count
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, project, safe
+from indexerd.cli.sessions import waits
 from indexerd.errors import IndexerdError
 from indexerd.paths import basename, directory_of
 
@@ -166,7 +167,7 @@ class _Picker:
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
-            name = ("(waiting) " if row["state"] == "waiting" else "") + safe(row["name"])
+            name = ("(waiting) " if waits(row) else "") + safe(row["name"])
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"
             before = f"{age:>{_AGE}}{agent} "

@@ -35,7 +35,7 @@ _MARKS = re.compile(  # of Markdown inside a line
     r"\*\*(?P<bold>.{1,300}?)\*\*|`(?P<code>[^`]{1,300})`"
     r"|\[(?P<link>[^\]]{1,300})\]\((?P<url>https?://[^)\s]{1,300})\)"
 )
-_STYLE, _ITEM = re.compile(r"\x1b\[\d+m"), re.compile(r" *(?:[-*+>] |\d+[.)] )?")
+_ITEM = re.compile(r" *(?:[-*+>] |\d+[.)] )?")
 NARROW = 60  # columns of a terminal, below which tables have fewer
 DEEPEST = 12  # levels of indentation in a tree
 
@@ -63,9 +63,9 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         return
     import shutil
 
-    from rich.cells import cell_len
+    from wcwidth import width
 
-    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
+    widths = [max(map(width, column)) for column in zip(headers, *cells, strict=True)]
     room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
     while sum(widths) > max(room, _LEAST * len(widths)):
         widths[widths.index(max(widths))] -= 1
@@ -75,36 +75,37 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 def fitted(cell: str, width: int) -> str:
     """Cut or fill a cell to a width in columns; a plain word is not cut."""
-    from rich.cells import cell_len, set_cell_size
+    import wcwidth
 
-    if cell_len(cell) <= width:
-        return set_cell_size(cell, width)
-    cut = set_cell_size(cell, width - 1)
-    words, _, part = cut.rpartition(" ")
-    plain = len(part) <= _WORD and (part.lstrip("(") + cell[len(cut)]).isalpha()
-    whole = words if words and plain else cut
-    return set_cell_size(whole.rstrip() + "…", width)
+    if wcwidth.width(cell) > width:
+        cut = wcwidth.clip(cell, 0, width - 1)
+        words, _, part = cut.rpartition(" ")
+        plain = len(part) <= _WORD and (part.lstrip("(") + cell[len(cut)]).isalpha()
+        cell = f"{(words if words and plain else cut).rstrip()}…"
+    return wcwidth.ljust(cell, width)
 
 
-def wrapped(line: str, rest: str | None = None, first: str = "") -> Iterator[str]:
+def wrapped(line: str, rest: str | None = None, first: str = "") -> list[str]:
     """Break a line between words where a terminal is too narrow; longer words stay whole.
 
     `rest` is put before all lines but the first, `first` before that one.
     """
     room = columns()
     if math.isinf(room):
-        yield first + line
-        return
-    from rich.cells import cell_len
+        return [first + line]
+    from wcwidth import wrap
 
     rest = " " * len(_ITEM.findall(line)[0]) if rest is None else rest
-    shown, begun = first, False
-    for word in re.findall(r" *[^ ]+", line) if cell_len(first + line) > room else [line]:
-        if begun and cell_len(_STYLE.sub("", shown + word)) > room:
-            yield shown
-            shown, word = rest, word.lstrip()  # noqa: PLW2901 - its spaces were at the break
-        shown, begun = shown + word, True
-    yield shown
+    words = line.lstrip(" ")
+    lines = wrap(
+        words,
+        int(room),
+        initial_indent=first + " " * (len(line) - len(words)),
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines or [first]
 
 
 def columns() -> float:
@@ -132,11 +133,10 @@ def fields(values: Mapping[str, Any], names: str = "") -> Iterator[str]:
     """Write the named fields of an answer, or all of them, one per line, without empty ones."""
     shown = _as_texts({name: values.get(name) for name in names.split() or values})
     width = max(map(len, shown), default=0)
-    for name, text in shown.items():
+    for name, text in zip(shown, map(exact, shown.values()), strict=True):
         head = f"{name.ljust(width)}  "
         # A command's line stays whole, for copying.
-        lines = [head + text] if name == "resume" else wrapped(text, " " * len(head), head)
-        yield from map(exact, lines)
+        yield from [head + text] if name == "resume" else wrapped(text, " " * len(head), head)
 
 
 def unpriced(values: Mapping[str, Any]) -> dict[str, str]:
@@ -180,7 +180,7 @@ def _text(value: Any, name: str = "") -> str:
     return " ".join(str(value).split("\n"))
 
 
-def heading(name: str, more: str = "") -> Iterator[str]:
+def heading(name: str, more: str = "") -> list[str]:
     return wrapped(styled(safe(name), _BOLD) + more, "  ")
 
 

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from itertools import count as count_from
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +92,17 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
 
 
 def _shorten(rows: list[dict[str, Any]]) -> None:
-    """Cut each id as far as it tells its row from the others: names need the room."""
-    ids = sorted({row["sessionId"] for row in rows})
-    apart = [next(n for n in count_from(8) if one[:n] != other[:n]) for one, other in pairwise(ids)]
-    lengths = map(max, [8, *apart], [*apart, 8])  # with the ids before and after
-    # Without any id there is still one length.
-    short = {key: key[:length] for key, length in zip(ids, lengths, strict=False)}
+    """Cut all ids as far as they differ: names need the room."""
+    ids = {row["sessionId"] for row in rows}
+    length = next(n for n in count_from(8) if len({one[:n] for one in ids}) == len(ids))
     for row in rows:
-        row["sessionId"] = short[row["sessionId"]]
+        row["sessionId"] = row["sessionId"][:length]
+
+
+def waits(row: dict[str, Any]) -> bool:
+    """Return whether a session waits for its user, who has not left it for days."""
+    age = time.time() - iso_ms(row["modifiedAt"]) / 1000
+    return row["state"] == "waiting" and age < WAITS_MAX
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
@@ -108,8 +110,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     gone = "prompts only" if row.get("promptsOnly") else "gone"
     marks = [gone] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
-    waits = row["state"] == "waiting" and time.time() - iso_ms(row["modifiedAt"]) / 1000 < WAITS_MAX
-    marks += ["waiting"] * waits
+    marks += ["waiting"] if waits(row) else []
     marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
     marks += [f"#{tag}" for tag in row.get("ownTags", ())]
     mark = f"({', '.join(marks)}) " if marks else ""

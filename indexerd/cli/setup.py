@@ -39,6 +39,8 @@ def show() -> Iterator[str]:
     if not as_json(shown):
         rows = [(key, json.dumps(item["value"]), item["source"]) for key, item in shown.items()]
         yield from render.table(("key", "value", "source"), rows)
+    if loaded.problems:  # what is shown are defaults
+        raise ConfigError(loaded.problems)
 
 
 @command()

@@ -144,10 +144,10 @@ def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
     if not render.on_terminal():
         yield from map("\t".join, zip(*cells.values(), strict=True))
         return
-    from rich.cells import cell_len
+    from wcwidth import width
 
     columns = shutil.get_terminal_size().columns
-    widths = {name: max(map(cell_len, (name, *texts))) for name, texts in cells.items()}
+    widths = {name: max(map(width, (name, *texts))) for name, texts in cells.items()}
     first = next(iter(cells))
     widths[first] = min(widths[first], NAME_MAX, max(10, columns // 3))
 
@@ -161,7 +161,7 @@ def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
 
     def line(texts: Sequence[str]) -> str:
         text, *numbers = texts
-        while cell_len(text) > widths[first] and "/" in text[2:]:  # a path's end says more
+        while width(text) > widths[first] and "/" in text[2:]:  # a path's end says more
             text = f"…/{text[2:].partition('/')[2]}"
         numbers = [
             number.rjust(widths[name]) for number, name in zip(numbers, [*cells][1:], strict=True)

@@ -64,8 +64,7 @@ class Inbox:
 
     def cursors(self) -> dict[str, int]:
         """Return how far each machine's records were read."""
-        cursors: dict[str, int] = self._store.notes(PULLED, _number)
-        return cursors
+        return self._store.notes(PULLED, _number)
 
     def begin(self, machine: str) -> None:
         """Prepare to read a machine's records; `apply` tells if all must be read again since."""
@@ -74,16 +73,14 @@ class Inbox:
 
     def machines(self) -> list[str]:
         """List the machines of which something was applied."""
-        return [*self._store.notes(NUMBERS)]
+        return [*self._store.notes(NUMBERS, _number)]
 
     def names(self) -> dict[str, str]:
-        names: dict[str, str] = self._store.notes(NAMES, bytes.decode)
-        return names
+        return self._store.notes(NAMES, bytes.decode)
 
     def refused(self) -> dict[str, dict[int, str]]:
         """Return the reasons why records were set aside, by machine and number."""
-        refused: dict[str, dict[int, str]] = self._store.notes(REFUSED, _refused)
-        return refused
+        return self._store.notes(REFUSED, _refused)
 
     def counts(self) -> dict[str, int]:
         """Count the sessions of each machine."""
@@ -109,7 +106,7 @@ class Inbox:
                     self._refuse(machine, seq, record)
                 else:
                     self._apply(machine, seq, record, applied)
-        return applied._replace(again=self._store.noted(PULLED, machine) is None)
+        return applied._replace(again=self._store.noted(PULLED, machine, _number) is None)
 
     def commit(self) -> None:
         """Make what was applied searchable; StateError if it must be applied again. Any thread."""
@@ -165,7 +162,7 @@ class Inbox:
         if not self._claim(machine, seq, record.id):
             return
         hidden = self._hides(shared.session_file, shared.cwd, record.id)
-        if not hidden and self._store.noted(HIDDEN, record.id) is not None:
+        if not hidden and self._store.noted(HIDDEN, record.id, bytes) is not None:
             self.again()  # for its messages
         self._store.note(HIDDEN, record.id, b"" if hidden else None)
         if hidden:
@@ -185,7 +182,8 @@ class Inbox:
         applied.rows[record.id] = row
 
     def _put_text(self, machine: str, seq: int, record: Text) -> None:
-        if self._hides("", "", record.id) or self._store.noted(HIDDEN, record.id) is not None:
+        hidden = self._store.noted(HIDDEN, record.id, bytes) is not None
+        if hidden or self._hides("", "", record.id):
             return
         if not self._claim(machine, seq, record.id):
             return
@@ -224,7 +222,7 @@ class Inbox:
             self._index.forget(session_id)
             self._store.run("DELETE FROM remote WHERE id = ?", session_id)
             applied.rows[session_id] = None
-            if self._store.noted(SHADOWED, session_id) is not None:
+            if self._store.noted(SHADOWED, session_id, bytes) is not None:
                 self.again()
 
 

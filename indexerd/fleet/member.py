@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from indexerd.errors import AccessError, IndexerdError, StateError, UsageError
+from indexerd.errors import AccessError, IndexerdError, UsageError
 from indexerd.fleet import records
-from indexerd.fleet.identity import Identity, new_machine, own_name, place, save
+from indexerd.fleet.identity import Identity, new_machine, own_name, save
 from indexerd.fleet.inbox import Arrived, Inbox, Row
 from indexerd.fleet.outbox import Outbox, Position, seal
 from indexerd.fleet.records import BadRecordError, JoinCode, Place
@@ -163,8 +163,6 @@ class Machine:
             await run(outbox.arrived, batch)
         known = await run(lambda: outbox.position)
         if known == Position():  # the store is new
-            if there != known and self.identity and self.identity.place != place(self.daemon.path):
-                raise TakenError("this is a copy of another machine's fleet.json")
             await run(outbox.restart, there)
         elif known != there:
             raise TakenError("another machine wrote as this one")
@@ -174,8 +172,7 @@ class Machine:
         run, sent = self.daemon.run, False
         while (batch := await run(outbox.plan)) is not None:
             sent = True
-            make = lambda: list(seal(batch, identity.key, identity.fleet, identity.machine))  # noqa: E731 - awaited at once
-            rows = await asyncio.to_thread(make)
+            rows = await asyncio.to_thread(seal, batch, identity)
             if rows or batch.stale:
                 through = batch.through or 0
                 await server.push(batch.before, batch.after, rows, batch.stale, through)
@@ -187,30 +184,41 @@ class Machine:
     async def _become_another(self, old: Identity) -> Identity:
         """Take a new identity: another machine has ours, as after copying a home directory."""
         async with self._lock:
-            own = place(self.daemon.path)
-            new = msgspec.structs.replace(old, machine=new_machine(), place=own)
-            async with self._session(new) as server:
-                names = await _names(server, new)
-                new = msgspec.structs.replace(new, name=_free(old.name, names | {old.name}))
-                there = await server.register()
-            await self._adopt(new)
-            await self.daemon.run(self._outbox().restart, there)
+            new = await self._enter(msgspec.structs.replace(old, machine=new_machine()))
             self._taken = False
             return new
 
-    async def _adopt(self, identity: Identity) -> None:
+    async def _enter(self, identity: Identity) -> Identity:
+        """Become a member of the fleet, under a name that is free, and tell everything."""
+        async with self._session(identity) as server:
+            name = _free(identity.name, await _names(server, identity))
+            there = await server.register()
+        identity = msgspec.structs.replace(identity, name=name)
+        outbox = await self._adopt(identity)
+        await self.daemon.run(outbox.restart, there)
+        return identity
+
+    async def _adopt(self, identity: Identity) -> Outbox:
         """Store an identity, and use it from now on."""
         await asyncio.to_thread(save, self.daemon.path, identity)
         self.identity = identity
-        self.outbox = await self.daemon.run(self.daemon.outbox, identity.name)
+        outbox: Outbox = await self.daemon.run(self.daemon.outbox, identity.name)
+        self.outbox = outbox
+        return outbox
 
-    def _outbox(self) -> Outbox:
-        if self.outbox is None:
-            raise StateError("the fleet has just begun; ask again")
-        return self.outbox
-
-    def _session(self, identity: Identity) -> AbstractAsyncContextManager[Server]:
-        return _session(identity, self.daemon.settings().ca_file)
+    @asynccontextmanager
+    async def _session(self, identity: Identity) -> AsyncIterator[Server]:
+        """Connect; after an interrupted rotation perhaps with the password before."""
+        ca_file = self.daemon.settings().ca_file
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(connected(identity.server, ca_file))
+            except AccessError:
+                if not identity.before:
+                    raise
+                older = dict(identity.server) | {"password": identity.before}
+                connection = await stack.enter_async_context(connected(older, ca_file))
+            yield Server(connection, identity)
 
     # -- reading
 
@@ -271,7 +279,9 @@ class Machine:
                 new = msgspec.structs.replace(
                     self.identity, keys=[*keys, code.key], server=code.server, before=""
                 )
-                await self._check(msgspec.structs.replace(new, keys=[code.key]))
+                only = msgspec.structs.replace(new, keys=[code.key])
+                async with self._session(only) as server:
+                    await _names(server, only)  # UsageError for a wrong key
                 await self._renew(new)
             else:
                 self._refuse_second()
@@ -285,28 +295,14 @@ class Machine:
 
     async def _join(self, code: JoinCode) -> str:
         name = own_name(self.daemon.settings().name)
-        own = place(self.daemon.path)
-        identity = Identity(
-            machine=new_machine(), name=name, server=code.server, keys=[code.key], place=own
-        )
-        names = await self._check(identity)
-        identity = msgspec.structs.replace(identity, name=_free(name, names))
-        async with self._session(identity) as server:
-            there = await server.register()
-        await self._adopt(identity)
-        await self.daemon.run(self._outbox().restart, there)
+        identity = Identity(machine=new_machine(), name=name, server=code.server, keys=[code.key])
+        await self._enter(identity)
         self._restart.set()
         return identity.code
 
-    async def _check(self, identity: Identity) -> set[str]:
-        """Return the names that are taken; UsageError if nothing can be read with the key."""
-        async with self._session(identity) as server:
-            return await _names(server, identity)
-
     async def _renew(self, identity: Identity) -> None:
         """Use another key: tell everything again with it, and read everything again."""
-        await self._adopt(identity)
-        outbox = self._outbox()
+        outbox = await self._adopt(identity)
         async with self._session(identity) as server:
             await self._recover(outbox, there := await server.position(lock=True))
         await self.daemon.run(outbox.restart, there)
@@ -404,20 +400,6 @@ class Machine:
             "notShared": len(self.outbox.unshareable) if self.outbox else 0,
             "machines": machines,
         }
-
-
-@asynccontextmanager
-async def _session(identity: Identity, ca_file: str) -> AsyncIterator[Server]:
-    """Connect; after an interrupted rotation perhaps with the password before."""
-    async with AsyncExitStack() as stack:
-        try:
-            connection = await stack.enter_async_context(connected(identity.server, ca_file))
-        except AccessError:
-            if not identity.before:
-                raise
-            older = dict(identity.server) | {"password": identity.before}
-            connection = await stack.enter_async_context(connected(older, ca_file))
-        yield Server(connection, identity)
 
 
 async def _names(server: Server, identity: Identity) -> set[str]:

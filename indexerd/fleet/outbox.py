@@ -11,13 +11,14 @@ server has it. If the server has something else, another machine uses this ident
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from indexerd import __version__
 from indexerd.fleet import records
+from indexerd.fleet.identity import Identity
 from indexerd.fleet.records import Complete, Drop, Hello, Purge, Record, Session, Text
 from indexerd.privacy.redact import StoredRow
 from indexerd.search.index import TextIndex
@@ -104,7 +105,7 @@ class Outbox:
                 self._store.run(f"DROP TRIGGER IF EXISTS fleet_{name}")
             for table in ("outbox", "sent", "remote"):
                 self._store.run(f"DELETE FROM {table}")  # noqa: S608 - ours
-            for key in self._store.notes(TOPIC):
+            for key in self._store.notes(TOPIC, bytes):
                 self._store.note(TOPIC, key, None)
 
     @property
@@ -137,8 +138,7 @@ class Outbox:
 
     def under_way(self) -> Batch | None:
         """Return the batch of which it is unknown whether the server has it."""
-        batch: Batch | None = self._store.noted(TOPIC, "flight", _batch)
-        return batch
+        return self._store.noted(TOPIC, "flight", _batch)
 
     def plan(self) -> Batch | None:
         """Make the next batch, and store that it is under way; None: all is told."""
@@ -148,7 +148,7 @@ class Outbox:
     def _plan(self) -> Batch | None:
         before = self.position
         batch = Batch(before, Position(before.head, os.urandom(TOKEN_BYTES)))
-        self._plan_hello(batch)
+        self._add_changed(batch, Hello(self._name, __version__), "")
         self._plan_switch()
         self._plan_purges(batch)
         for n, session_id in self._store.select(_UNSENT, BATCH_RECORDS):
@@ -199,13 +199,10 @@ class Outbox:
             batch.stale += [seq for seq, _ in old]
             self._add(batch, record, session_id)
 
-    def _plan_hello(self, batch: Batch) -> None:
-        self._add_changed(batch, Hello(self._name, __version__), "")
-
     def _plan_switch(self) -> None:
         """Take back all messages if they no longer travel; tell them if they do again."""
         store, off = self._store, not self._text()
-        if off == (store.noted(TOPIC, "no text") is not None):
+        if off == (store.noted(TOPIC, "no text", bytes) is not None):
             return
         store.note(TOPIC, "no text", b"" if off else None)
         store.run("UPDATE sent SET stale = 1 WHERE kind = 'text'")
@@ -231,7 +228,8 @@ class Outbox:
             return True
         written, documents = shared
         try:
-            row = msgspec.convert(_without_null(written.row), records.SharedRow)
+            present = {key: value for key, value in written.row.items() if value is not None}
+            row = msgspec.convert(present, records.SharedRow)
             shown = msgspec.convert(documents, records.Documents)
         except msgspec.ValidationError:  # a row that the others would refuse
             self.unshareable.add(session_id)
@@ -288,15 +286,11 @@ def _full(batch: Batch) -> bool:
     return len(batch.packed) >= BATCH_RECORDS or size > BATCH_BYTES
 
 
-def _without_null(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if value is not None}
-
-
-def seal(
-    batch: Batch, key: bytes, fleet: str, machine: str
-) -> Iterable[tuple[int, str, int, bytes]]:
+def seal(batch: Batch, identity: Identity) -> list[tuple[int, str, int, bytes]]:
     """Encrypt a batch: number, kind, version and body of each record."""
+    rows = list[tuple[int, str, int, bytes]]()
     for record in batch.records:
-        place = records.Place(fleet, machine, record.seq, record.kind)
-        body = records.seal(key, place, batch.packed[record.seq])
-        yield record.seq, record.kind, records.VERSION, body
+        place = records.Place(identity.fleet, identity.machine, record.seq, record.kind)
+        body = records.seal(identity.key, place, batch.packed[record.seq])
+        rows.append((record.seq, record.kind, records.VERSION, body))
+    return rows

@@ -16,17 +16,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, conninfo, errors, sql
-from psycopg.pq import version as libpq_version
 
 from indexerd.errors import AccessError, IndexerdError, NotFoundError, UsageError
 from indexerd.fleet.identity import Identity
 from indexerd.fleet.outbox import Position
 from indexerd.fleet.records import BODY_MAX
+from indexerd.settings import is_loopback
 
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 60
@@ -35,7 +34,6 @@ SEEN_SECONDS = 20
 MACHINES_MAX = 1000
 _BODY = f"CASE WHEN octet_length(body) <= {BODY_MAX + 100} THEN body ELSE '' END"
 PAGE_RECORDS, PAGE_BYTES = 100, 1 << 20  # applied while appends wait
-_LIBPQ_SYSTEM_ROOTS = 160000  # the version that knows sslrootcert=system
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS indexerd;
 CREATE TABLE IF NOT EXISTS indexerd.log (
@@ -98,21 +96,14 @@ def server_of(url: str) -> dict[str, str]:
         raise UsageError("not the address of a PostgreSQL server", hint=hint) from None
     if not server.get("host") or "service" in server:
         raise UsageError("the address names no host", hint=hint)
-    local = all(map(_is_local, server["host"].split(",")))
-    local = local and all(map(_is_local, filter(None, server.get("hostaddr", "").split(","))))
+    hosts = [*server["host"].split(","), *filter(None, server.get("hostaddr", "").split(","))]
+    local = all(host.startswith("/") or is_loopback(host) for host in hosts)
     if not local and server.setdefault("sslmode", "verify-full") != "verify-full":
         raise UsageError(
             "sslmode must be verify-full for a server on another machine",
             hint="leave it out; for your own authority set [fleet] ca_file",
         )
     return server
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return host.startswith("/") or host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @asynccontextmanager
@@ -130,8 +121,7 @@ async def connected(server: Mapping[str, str], ca_file: str = "") -> AsyncIterat
         "gssencmode": "disable",  # it would replace TLS
     }
     if params.get("sslmode") == "verify-full":
-        roots = "system" if libpq_version() >= _LIBPQ_SYSTEM_ROOTS else ""
-        params["sslrootcert"] = ca_file or params.get("sslrootcert") or roots
+        params["sslrootcert"] = ca_file or params.get("sslrootcert") or "system"
     connection: AsyncConnection | None = None
     try:
         connection = await AsyncConnection.connect(**params, autocommit=True)

@@ -50,7 +50,7 @@ class MetaCache:
         self._stats: dict[str, MetaStat] = {}
 
     def load(self) -> None:
-        for session_id, packed in self._store.notes(TOPIC).items():
+        for session_id, packed in self._store.notes(TOPIC, bytes).items():
             with suppress(msgspec.DecodeError):  # from another version: the file is read again
                 self._stats[session_id] = msgspec.msgpack.decode(packed, type=MetaStat)
 

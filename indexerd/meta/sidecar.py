@@ -27,7 +27,7 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.meta.model import UserFile, digest_name, distinct, read_digest, read_meta, read_user
-from indexerd.paths import meta_name, user_name
+from indexerd.paths import basename, meta_name, user_name
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.redact import quotable, secret_warnings, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, harmless, inline
@@ -208,8 +208,8 @@ def footer(context: Sets, cwd: str) -> dict[str, Any]:
     }
     files, named = shown.get("files", []), []
     for item in files[:SHOWN_FILES]:
-        last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # with either separator
-        named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
+        name = shown_path(basename(item) or item)
+        named.append({"basename": name, "path": absolute(cwd, item)})
     more = max(0, len(files) - SHOWN_FILES)
     words = [file["basename"] for file in named]
     words += [f"+{more} more"] if more else []

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 
 from indexerd.errors import ConfigError, ModelUnavailableError
 from indexerd.models.base import Model
-from indexerd.settings import Provider, Settings
+from indexerd.settings import Provider, Settings, is_loopback
 
 SCRIPT_VARIABLE = "INDEXERD_SCRIPTED"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # valid in an HTTP header
 
 
@@ -75,7 +74,7 @@ class Models:
         if not google and not own.base_url:
             raise ModelUnavailableError("no server: set [providers.openai] base_url")
         secret = find_key(provider, own, self._env)
-        if not secret and (google or urlsplit(own.base_url).hostname not in LOOPBACK):
+        if not secret and (google or not is_loopback(urlsplit(own.base_url).hostname)):
             ways = f"{_variable(provider)}, or [providers.{provider}] api_key_env or api_key_file"
             unset = "; the variable that api_key_env names is empty" if own.api_key_env else ""
             raise ModelUnavailableError(f"no key: set {ways}{unset}")

@@ -130,7 +130,7 @@ class TextIndex:
             if self._writer is not None:
                 self._writer.wait_merging_threads()  # they write into its directory
             self.close()
-            self.owes_rebuild = self.store.noted("index", "rebuild") is not None
+            self.owes_rebuild = self.store.noted("index", "rebuild", bytes) is not None
             self.patterns = patterns
             with suppress(DamagedError, WriteError), self._guard():
                 if exists:

@@ -49,17 +49,17 @@ _NO_STOP_WORDS = """ai allow area areas auth back backward bill brief buy call c
     results ring room rooms run second seconds section shell side site state states stop system
     tag test text tip todo total turn turns tz unique value web webpage website width world year
     years zero"""
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_ANY_UNSPACED = lazy_pattern(f"[{_UNSPACED}]")
-_UNSPACED_RUN = lazy_pattern(f"[{_UNSPACED}]+")
-_CUTS = lazy_pattern(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
+_ANY_UNSPACED = lazy_pattern(f"[{UNSPACED}]")
+_UNSPACED_RUN = lazy_pattern(f"[{UNSPACED}]+")
+_CUTS = lazy_pattern(rf"(?<=[{UNSPACED}])(?=\w)|(?<=\w)(?=[{UNSPACED}])")
 # A quoted name ends with its quote, or at the end of a truncated text.
 _REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 _WORD = lazy_pattern(r"[^\W_]+")
-_ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text not split by _CUTS
+_ANY_WORD = lazy_pattern(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")  # in a text not split by _CUTS
 _PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
 _FILTER = re.compile(
     r'"[^"]*"|(?<!\S)(?P<name>agent|project|tag|since):(?:"(?P<quoted>[^"]+)"|(?P<value>[^\s"]+))(?!\S)'

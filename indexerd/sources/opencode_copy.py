@@ -64,7 +64,7 @@ def _opened(data: bytes | memoryview) -> Iterator[sqlite3.Connection]:
         ) as db:
             db.deserialize(data)
             yield db
-    except sqlite3.Error as bad:
+    except (sqlite3.Error, MemoryError) as bad:  # SQLite may say that damaged pages do not fit
         raise SessionUnreadableError(f"the copy is damaged: {bad}") from None
 
 

@@ -602,12 +602,12 @@ class StateStore:
         else:
             self.run("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", topic, key, value)
 
-    def notes(self, topic: str, read: Callable[[bytes], Any] = bytes) -> dict[str, Any]:
+    def notes(self, topic: str, read: Callable[[bytes], _T]) -> dict[str, _T]:
         """Return all values under a topic, each decoded by `read`."""
         sql = "SELECT key, value FROM note WHERE topic = ?"
         return self._read(lambda db: {key: read(value) for key, value in db.execute(sql, (topic,))})
 
-    def noted(self, topic: str, key: str, read: Callable[[bytes], Any] = bytes) -> Any:
+    def noted(self, topic: str, key: str, read: Callable[[bytes], _T]) -> _T | None:
         """Return one value of a topic, decoded by `read`; None if there is none."""
         sql = "SELECT value FROM note WHERE topic = ? AND key = ?"
         values = self._read(lambda db: [read(value) for (value,) in db.execute(sql, (topic, key))])

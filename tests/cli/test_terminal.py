@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from rich.cells import cell_len
+from wcwidth import width
 
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
@@ -45,7 +45,7 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
     home.world.call("update", ref=home.cache.id, title="日本語の文章" * 9)
     wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")
     home.world.call("update", ref=home.cache.id, title=None)
-    assert max(map(cell_len, wide)) <= 80
+    assert max(map(width, wide)) <= 80
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -34,6 +34,7 @@ from indexerd.models.extractive.sentences import (
     tidy,
     topics,
 )
+from indexerd.paths import basename
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import TAGS_MIN
 
@@ -204,7 +205,8 @@ class _Session:
         if (project := _project(self._facts)) and self._asked:
             worth = sum(sorted(self._weights.values())[-4:]) / 32
             yield _Name(worth, f"{project}: {', '.join(self._asked[:3])}", 1.0)
-        yield _Name(0.01, f"Conversation in {_base(self._facts.cwd) or 'no directory'}", 1.0)
+        place = basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
+        yield _Name(0.01, f"Conversation in {place}", 1.0)
 
     def _share(self, title: str) -> float:
         """Return how much of the work was in turns that have half of a title's terms."""
@@ -457,10 +459,6 @@ def _folders(path: str) -> list[str]:
     return [part for part in parts if part and not lexicon.PLACE.fullmatch(part)]
 
 
-def _base(path: str) -> str:
-    return re.split(r"[/\\]", clean_line(path[-400:], 400).rstrip("/\\"))[-1]
-
-
 def _sentence(text: str) -> str:
     short = clip(re.sub(r"^[^\w\s.(]+\s+", "", plain(text)), _SENTENCE_MAX).rstrip(" ,;:")
     return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
@@ -472,7 +470,7 @@ def _tags(facts: Facts, session: _Session, files: Sequence[str]) -> list[str]:
     words = [
         *tickets(typed)[:3],
         *map(str.lower, session.key_words[:KEY_WORDS]),
-        *(_base(file).lower() for file in files[:3]),
+        *(basename(file).lower() for file in files[:3]),
     ]
     tags = dict.fromkeys(tag for word in words if (tag := plain(word)[:40].strip()))
     kept = [tag for tag in tags if not tag[0].isdigit()][:10]

@@ -16,14 +16,13 @@ from itertools import chain
 from indexerd.models.extractive import lexicon
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line, clean_text
-from indexerd.search.query import fold, stem, stop_words
+from indexerd.search.query import UNSPACED, fold, stem, stop_words
 
 TITLE_MAX = 72  # characters
 _READ_MAX = 60_000  # characters of a message that are read, half from each end
 _SENTENCE_MAX = 2000
 KEY_WORDS, _WORD_MAX = 6, 40
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
-UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3"
 WORD = lazy_pattern(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
 _UNSPACED_BEGIN = lazy_pattern(f"[{UNSPACED}]")
 _GRAMMAR = lazy_pattern("[\u3040-\u309f的了是我你这那在有不吗呢就都也和个么什没要说一下给把]")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from genai_prices.data_snapshot import get_snapshot
-from rich.cells import cell_len
+from wcwidth import width
 
 from indexerd.sessions.list_prices import BY_MODEL
 from tests.e2e import terminal
@@ -166,7 +166,7 @@ def test_stats_fit_every_terminal(world: World) -> None:
         text = got.decode().replace("\r\n", "\n").replace("\x1b[K", "")
         assert code == 0
         lines = [line for line in text.splitlines() if not line.startswith("indexerd:")]
-        assert max(map(cell_len, lines)) <= columns, text
+        assert max(map(width, lines)) <= columns, text
         for what in ("2 sessions with use", "$0.94", "2026-11-22", "█", "pi", "/w/shop"):
             assert what in text, text
         header = next(line for line in lines if line.startswith("day "))
