@@ -123,6 +123,6 @@ def boundary(uuid: str, logical: str | None, **metadata: Any) -> bytes:
     )
 
 
-def summary(uuid: str, parent: str | None) -> bytes:
-    said = "This session is being continued from a previous conversation. It was about X."
+def summary(uuid: str, parent: str | None, text: str = "It was about X.") -> bytes:
+    said = f"This session is being continued from a previous conversation. {text}"
     return user(uuid, parent, said, isCompactSummary=True, isVisibleInTranscriptOnly=True)

@@ -62,7 +62,6 @@ from indexerd.agents.claude.human import (
     words,
 )
 from indexerd.agents.json_lines import (
-    PREVIEWED,
     Fields,
     as_blocks,
     as_dict,
@@ -70,15 +69,14 @@ from indexerd.agents.json_lines import (
     scan_lines,
     string,
 )
+from indexerd.agents.recaps import goal_in, recap
 from indexerd.agents.replies import question_in
 from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn, code
-from indexerd.privacy.redact import redact
-from indexerd.privacy.sanitize import clean_line, replace_surrogates
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 
 _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
-_RECAP_MAX = 600  # characters
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
@@ -195,7 +193,9 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions store no stop reason
     if line.get("subtype") == "away_summary":  # for a user who comes back
         told = string(line.get("content")).removesuffix("(disable recaps in /config)")
-        tree.recap = row, clean_line(redact(told[:PREVIEWED]).text, _RECAP_MAX)
+        tree.recap = row, recap(told)
+    elif what.kind is Kind.COMPACTION and (goal := goal_in("\n".join(words(content_of(line))))):
+        tree.recap = row, goal
     _commanded(tree, memory, line, what)
 
 

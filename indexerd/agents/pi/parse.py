@@ -38,6 +38,7 @@ from indexerd.agents.json_lines import (
     time_ms,
     tokens_of,
 )
+from indexerd.agents.recaps import goal_in
 from indexerd.entries import (
     EXTRA,
     MESSAGE,
@@ -144,6 +145,8 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
     elif kind == "session_info":
         tree.name = safe_line(string(line.get("name"))) or None
         tree.named_by_person = tree.name is not None
+    elif kind == "compaction" and (goal := goal_in(string(parse_object(whole).get("summary")))):
+        tree.recap = row, goal
     elif kind == "label" and isinstance(target, str):
         tree.labels.pop(target, None)
         if label := safe_line(string(line.get("label"))):

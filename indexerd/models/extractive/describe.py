@@ -53,6 +53,7 @@ _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete."
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
+_RECAP_WORTH = 6.0
 _LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
 
 
@@ -76,7 +77,7 @@ class _Name(NamedTuple):
     worth: float
     text: str
     part: float  # of the session's work that it tells
-    kind: str = ""  # of a title; "wish": of the user
+    kind: str = ""  # of a title; "wish": of the user; "recap"
 
 
 class _Turn(NamedTuple):
@@ -160,7 +161,8 @@ class _Session:
         best_first = sorted(self._names(), key=lambda each: -each.worth)
         best = next(n for n in best_first if any(map(str.isalpha, headline(n.text))))
         name, turns, known = headline(best.text), len(self._turns), topics(best.text)
-        part = best.part if best.kind in _TITLE_WORTH else max(best.part, self._share(name))
+        written = best.kind in (*_TITLE_WORTH, "recap")
+        part = best.part if written else max(best.part, self._share(name))
         if part < _SMALL and turns >= _MANY and best.kind != "plan":
             return self._of_many(name, best.part)
         worthy = [n for n in best_first if n.kind and n.worth > _NEXT * best.worth]
@@ -188,6 +190,10 @@ class _Session:
             worth *= 0.5 + 0.5 * share if kind in ("commit", "plan") else 1
             part = 1 / commits if kind == "commit" else share if kind == "plan" else 1.0
             yield _Name(worth * self._weight(topics(title)), title, part, kind)
+        if told := sentences(_told(self._facts.recap)[0])[:1]:
+            subject = lexicon.LED_IN.sub("", told[0]).partition("; ")[0]
+            if len(meaning(topics(subject))) > 1:
+                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, 1.0, "recap")
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):
             part = work / sum(self._work)

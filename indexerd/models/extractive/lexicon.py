@@ -58,6 +58,13 @@ COMING = lazy_pattern(  # work that is announced, or half a sentence
     r"\bI'll\b|^(?:まず|次に|次は|これから|最後に|让我|我来|我先|现在来|接下来)"
     r"|(?<!てい)(?<!でき)(?<!れ)(?<!なり)(?<!あり)ます[。.]?$|\b(?:at|in|to|with|is|are|following):$"
 )
+LED_IN = lazy_pattern(  # before the subject of what an agent tells of a session
+    r"^(?:(?:the )?(?:main |overall )?(?:goal|task|request)(?: (?:is|was))?(?: to)?[:\s]+"
+    r"|(?:the user|user|you|we|i)(?:'(?:re|ve|d)| are| is| was| were| have| has)?\s"
+    r"(?:(?:asked|asks|wanted|wants?|requested)(?: me| us| for)?(?: to)?\s)?"
+    r"|the user's [^:.]{0,80}:\s|(?:this|the) session (?:covered|implemented|was about)\s)",
+    re.IGNORECASE,
+)
 COMES_NEXT = r"(?<=[.!。])\s*(?:Next(?: (?:step|action|up)s?)?(?::| is\b)|下一步(?:是|[:：])?)"  # noqa: RUF001 - wide
 BARE = _opening(  # means what was said before, or that it was understood
     r"(?:files? )?(?:updated|created)(?=:)|that|this|it|these|those|they|understood|got it"

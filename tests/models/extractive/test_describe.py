@@ -176,6 +176,21 @@ def test_the_description_announces_no_work(coming: str, done: str) -> None:
     assert of(asked, ("assistant", f"{coming}\n\n{done}")).description == done
 
 
+@pytest.mark.parametrize(
+    ("recap", "name"),
+    [
+        ("Goal: a cache for the forecasts. It is tested.", "A cache for the forecasts"),
+        ("You're moving the cache to SQLite; done.", "Moving the cache to SQLite"),
+        ("The user wanted me to move the cache to SQLite.", "Move the cache to SQLite"),
+        ("The user's requests had phases: Move the cache to SQLite.", "Move the cache to SQLite"),
+        ("Done.", "Add a test for slow lines"),
+    ],
+)
+def test_what_the_agents_model_told_names_a_session(recap: str, name: str) -> None:
+    asked = ("user", "add a test for slow lines")
+    assert of(asked, ("assistant", "Added."), recap=recap).name == name
+
+
 def test_many_commits_are_told_together() -> None:
     shown = ["Read the price list", "Cache the price list for a day", "Warn of old price lists"]
     titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))

@@ -1,0 +1,51 @@
+"""What the summary of a compaction says that a session is about."""
+
+import pytest
+
+from indexerd.agents import ADAPTERS
+from indexerd.agents.recaps import RECAP_MAX, goal_in
+from indexerd.sessions.state import SessionState
+from tests.agents import claude_files as claude
+from tests.agents.feeding import fed
+
+CLAUDE = """Analysis: …
+
+Summary:
+1. **Primary Request and Intent:**
+   The user wants **a cache** for forecasts:
+   - keep them a day
+   - no new dependency
+
+2. Key Technical Concepts:
+   - SQLite"""
+PI = "## Goal\nMove the cache to SQLite.\n\n## Constraints\n- none"
+
+
+@pytest.mark.parametrize(
+    ("summary", "goal"),
+    [
+        (CLAUDE, "The user wants a cache for forecasts: keep them a day. no new dependency."),
+        (PI, "Move the cache to SQLite."),
+        ("## Goal", ""),
+        ("A free text about goals.", ""),
+    ],
+)
+def test_the_goal_of_a_summary(summary: str, goal: str) -> None:
+    assert goal_in(summary) == goal
+
+
+def test_a_long_goal_is_cut() -> None:
+    goal = goal_in(f"## Goal\n{'many words ' * 200}")
+    assert len(goal) <= RECAP_MAX
+    assert goal.endswith(("words…", "many…"))
+
+
+def test_it_stands_for_a_session_unless_most_came_later() -> None:
+    data = claude.user("u1", None, "Cache them") + claude.answer("a1", "u1")
+    data += claude.boundary("b1", "a1") + claude.summary("s1", "b1", CLAUDE)
+    state = fed("claude", data)
+    assert state.told.startswith("The user wants a cache")
+    for n in range(2):
+        ADAPTERS["claude"].scan(state, claude.user(f"v{n}", "s1" if n == 0 else "v0", "More"), 9**9)
+    assert (state.user_messages(), state.told) == (3, "")
+    assert SessionState().told == ""
