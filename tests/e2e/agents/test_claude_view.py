@@ -73,7 +73,7 @@ def test_commands_and_notices_read_as_on_the_screen(running: World) -> None:
     assert shown(running, session)[2:] == [
         *("* Client: /plugin add x", "* Client: Added x to 3 <files>", "* Client: /plugin add x"),
         *("* Shell command: git status", "* Client: on main no upstream"),
-        *("* Result: Command finished All green.", "> Answer: I see."),
+        *("* Inserted by the client: Command finished All green.", "> Answer: I see."),
     ]
     for form in ("md", "html", "json"):
         text = running.run("export", session.id, "--format", form)
