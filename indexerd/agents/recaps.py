@@ -19,6 +19,7 @@ _ITEM = re.compile(r"^\s*(?:[-*] |\w[.)] )?")
 
 
 def recap(text: str) -> str:
+    """Clean and redact what an agent told of a session."""
     return clean_line(redact(text[:_READ]).text, RECAP_MAX)
 
 

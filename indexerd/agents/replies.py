@@ -1,4 +1,4 @@
-"""What tools ask the user, and what he says in their results: an answer, a reason to reject.
+"""What tools ask the user, and what the user says in their results: answers, reasons to reject.
 
 Claude Code and opencode store the answers beside the questions. In Codex the result itself is
 `{"answers": {ID: {"answers": […]}}}`, and the questions are only in the call.

@@ -44,7 +44,7 @@ CODEX = {"db": {"answers": ["SQLite", "WAL"]}, "why": {"answers": ["user_note: I
         ("codex", codex.output("request_user_input is unavailable in Default mode"), ""),
     ],
 )
-def test_a_result_is_the_users_if_he_says_something(agent: str, line: bytes, reply: str) -> None:
+def test_a_result_is_the_users_if_they_say_something(agent: str, line: bytes, reply: str) -> None:
     """The user then speaks in its row, but it is not a prompt."""
     data = (codex.meta() if agent == "codex" else claude.user("u1", None, "Hi")) + line
     state = fed(agent, data)

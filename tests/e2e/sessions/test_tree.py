@@ -323,7 +323,7 @@ def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None
         assert {message["text"] for message in found["messages"]} <= {"One.", "Two.", "Three."}
 
 
-def test_what_a_user_answers_is_found_and_shown_as_his(running: World) -> None:
+def test_what_a_user_answers_is_found_and_shown_as_theirs(running: World) -> None:
     """The answer to an agent's question is the user's, in a search, the tree and the path."""
     asking = ClaudeSession(running.root / "home")
     asking.prompt("Which region?")
