@@ -12,10 +12,10 @@ _READ = 20_000  # characters of a text
 # The first section of a compaction's summary, in Claude Code and in pi.
 _GOAL = re.compile(
     r"(?:Primary Request and Intent:?\**:?|^#{1,3} Goal)\s{1,9}(.{20,4000}?)"
-    r"(?:\n\s{0,9}(?:2\.|#)|\Z)",
+    r"(?:\n(?:\*\*)?(?:2\.|#)|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_ITEM = re.compile(r"^\s*(?:[-*] |\w[.)] )?")
+_ITEM = re.compile(r"^\s*(?:[-*] |\w[.)] )")
 
 
 def recap(text: str) -> str:
@@ -24,10 +24,12 @@ def recap(text: str) -> str:
 
 
 def goal_in(summary: str) -> str:
-    """Return what a compaction's summary says that the session is about, or ""."""
-    goal = _GOAL.search(summary[:_READ])
-    lines = [_ITEM.sub("", line).strip() for line in goal[1].split("\n")] if goal else []
-    text = " ".join(line if line[-1] in ".:;!?,。" else f"{line}." for line in lines if line)
+    """Return what a compaction's summary says that the session is about; a list gets semicolons."""
+    goal, text = _GOAL.search(summary[:_READ]), ""
+    for line in goal[1].split("\n") if goal else ():
+        rest = _ITEM.sub("", line).strip()
+        listed = rest != line.strip() and text and not text.endswith(":")
+        text = f"{text.rstrip('.')}; {rest}" if rest and listed else f"{text} {rest}".strip()
     whole = clean_line(redact(text.replace("**", "")).text, 2 * RECAP_MAX)
     if len(whole) <= RECAP_MAX:
         return whole

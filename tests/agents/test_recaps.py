@@ -24,7 +24,7 @@ PI = "## Goal\nMove the cache to SQLite.\n\n## Constraints\n- none"
 @pytest.mark.parametrize(
     ("summary", "goal"),
     [
-        (CLAUDE, "The user wants a cache for forecasts: keep them a day. no new dependency."),
+        (CLAUDE, "The user wants a cache for forecasts: keep them a day; no new dependency"),
         (PI, "Move the cache to SQLite."),
         ("## Goal", ""),
         ("A free text about goals.", ""),

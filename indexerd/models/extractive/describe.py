@@ -190,9 +190,10 @@ class _Session:
             worth *= 0.5 + 0.5 * share if kind in ("commit", "plan") else 1
             part = 1 / commits if kind == "commit" else share if kind == "plan" else 1.0
             yield _Name(worth * self._weight(topics(title)), title, part, kind)
-        if told := sentences(_told(self._facts.recap)[0])[:1]:
-            subject = lexicon.LED_IN.sub("", told[0]).partition("; ")[0]
-            if len(meaning(topics(subject))) > 1:
+        told = _told(self._facts.recap)[0]
+        for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
+            subject = lexicon.LED_IN.sub("", said)
+            if len(meaning(topics(subject))) > 1 and ": " not in subject:
                 yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, 1.0, "recap")
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):

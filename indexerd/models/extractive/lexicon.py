@@ -62,7 +62,7 @@ LED_IN = lazy_pattern(  # before the subject of what an agent tells of a session
     r"^(?:(?:the )?(?:main |overall )?(?:goal|task|request)(?: (?:is|was))?(?: to)?[:\s]+"
     r"|(?:the user|user|you|we|i)(?:'(?:re|ve|d)| are| is| was| were| have| has)?\s"
     r"(?:(?:asked|asks|wanted|wants?|requested)(?: me| us| for)?(?: to)?\s)?"
-    r"|the user's [^:.]{0,80}:\s|(?:this|the) session (?:covered|implemented|was about)\s)",
+    r"|(?:this|the) session (?:covered|implemented|was about)\s)",
     re.IGNORECASE,
 )
 COMES_NEXT = r"(?<=[.!。])\s*(?:Next(?: (?:step|action|up)s?)?(?::| is\b)|下一步(?:是|[:：])?)"  # noqa: RUF001 - wide
@@ -114,7 +114,8 @@ EXACT = lazy_pattern(  # paths, ports, errors, causes
 )
 PASTED = lazy_pattern(
     r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w> \w"
-    r"|\w@\w+ ~|\w@\d|\w\(\)? [a-z]+ ="
+    r"|\w@\w+ ~|\w@\d|\w\(\)? [a-z]+ =|^\"\w+\"\s?:"
+    r"|^(?i:you are an? |act as |tu es une? |eres una? |você é uma? |du bist eine? |你是|あなたは)"
 )  # no prose
 TYPE = lazy_pattern(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"

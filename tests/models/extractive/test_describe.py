@@ -180,9 +180,10 @@ def test_the_description_announces_no_work(coming: str, done: str) -> None:
     ("recap", "name"),
     [
         ("Goal: a cache for the forecasts. It is tested.", "A cache for the forecasts"),
-        ("You're moving the cache to SQLite; done.", "Moving the cache to SQLite"),
+        ("You're moving the cache to SQLite.", "Moving the cache to SQLite"),
         ("The user wanted me to move the cache to SQLite.", "Move the cache to SQLite"),
-        ("The user's requests had phases: Move the cache to SQLite.", "Move the cache to SQLite"),
+        ("The user's requests: Move the cache.", "Add a test for slow lines"),
+        ("Move the cache to SQLite; close it.", "Add a test for slow lines"),
         ("Done.", "Add a test for slow lines"),
     ],
 )
