@@ -143,7 +143,8 @@ def unpriced(values: Mapping[str, Any]) -> dict[str, str]:
     """Return a field that says that the cost of these tokens is not known, if it is not."""
     known = values.get("costUsd") is not None or values.get("costEstimatedUsd") is not None
     spent = any((values.get("tokens") or {}).values())
-    return {"cost": "not known: the models have no list price"} if spent and not known else {}
+    why = "not known: indexerd has no price for these models"
+    return {"cost": why} if spent and not known else {}
 
 
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:

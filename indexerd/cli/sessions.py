@@ -36,7 +36,8 @@ _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """question sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt
 messageCount userMessageCount newUserMessages compactions models tokens costUsd costEstimatedUsd
-cost subagents tags filesModified filesRead toolsUsed namedBy parentSessionId parentSessionFile"""
+cost subagents fork tags filesModified filesRead toolsUsed namedBy parentSessionId
+parentSessionFile"""
 _WAITS = "waiting for the end of its turn (60 s at most), and for the model"
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
@@ -136,10 +137,12 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
     row["namedBy"] = by[row["nameSource"]]
-    row["createdAt"] = min(row["createdAt"], row["modifiedAt"])  # a fork's messages may be older
+    row["createdAt"] = words.began(row)
     for key in ("filesModified", "filesRead"):
         row[key] = [file.removeprefix(f"{row['cwd']}/") for file in row[key]]
     row |= render.unpriced(row)
+    if not row.get("subagent") and (row.get("parentSessionId") or row.get("parentSessionFile")):
+        row["fork"] = words.FORK
     if helped := row.get("subagents"):
         paid = cost(helped["costUsd"], helped["costEstimatedUsd"])
         row["subagents"] = ", ".join(filter(None, (f"{helped['sessions']:,}", paid)))

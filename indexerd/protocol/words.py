@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from indexerd.times import iso_ms, iso_of_ms
+
+FORK = "copied messages count here, but their tokens, cost, tools and files in the original"
 NO_MATCH = "no session matches these filters"  # a warning of `search`
 _PLACES = {"name": "title", "cwd": "directory"}
 _BY_ROLE = {"user": "your prompt", "assistant": "answer"}
@@ -22,3 +25,10 @@ def place(hit: Mapping[str, Any]) -> str:
 def who(kind: str) -> str:
     """Say who or what an entry's kind, or a message's role, stands for."""
     return _WHO.get(kind) or kind.replace("_", " ").capitalize()
+
+
+def began(row: Mapping[str, Any]) -> str:
+    """Return when a session began: messages that were copied may be older than its file."""
+    first = iso_ms(str(row.get("modifiedAt") or "")) - int(row.get("durationMs") or 0)
+    created = str(row.get("createdAt") or "")
+    return iso_of_ms(first) if 0 < first < iso_ms(created) else created

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import msgspec
 from msgspec import field
@@ -39,6 +40,7 @@ TITLES_KEPT = 20  # the first and the newest half
 TITLE_MAX = 200
 CALLS_KEPT = 64  # calls whose result may still follow
 ANSWERS_KEPT = 8  # answers of which more lines may follow
+PAID_KEPT = 4096  # answers of which copies are recognised
 PATH_MAX = 4096
 USES_MAX = 200  # days and models of one session
 
@@ -100,6 +102,7 @@ class Spent(msgspec.Struct, array_like=True):
     answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
     uses: list[Use] = field(default_factory=list)  # in order of their first entry
     day: int = 0  # of the last entry with a time
+    paid: list[int] = field(default_factory=list)  # hashes of the answers' ids
 
     def add(self, entry: Entry, current: str = "", *, prompt: bool = False) -> None:
         """Add an entry, by default of the `current` model.
@@ -121,8 +124,13 @@ class Spent(msgspec.Struct, array_like=True):
         new = (*new, call.hour)
         old: tuple[int, ...] = (0, 0, 0, 0, 0)
         if call.answer:
+            own = crc32(call.answer.encode("utf-8", "replace"))
+            if call.answer not in self.answers and own in self.paid:
+                return  # copied to another branch
             old = self.answers.pop(call.answer, old)
             self.answers[call.answer] = new = tuple(map(max, new, old))
+            if not any(old):
+                self.paid = [*self.paid[1 - PAID_KEPT :], own]
             _forget_oldest(self.answers, ANSWERS_KEPT)
         *more, hour = (a - b for a, b in zip(new, old, strict=True))
         usd = None if any(old) else call.cost_usd

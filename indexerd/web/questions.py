@@ -8,10 +8,6 @@ from indexerd.entries import ToolCall
 from indexerd.sessions.clipped import arguments
 
 
-def is_question(call: ToolCall) -> bool:
-    return bool(questions_in(arguments(call)))
-
-
 def asked(call: ToolCall) -> str:
     """Write what a call asks the user, as Markdown; "" for other calls."""
     if call.name == "ExitPlanMode":

@@ -16,6 +16,7 @@ from typing import Any
 from indexerd.daemon.library import Library
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare, clean_line
+from indexerd.protocol import words
 from indexerd.protocol.wire import dump
 from indexerd.web.document import Document, Stored, Wish, read_document
 from indexerd.web.markdown import to_html
@@ -119,6 +120,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         return _SLOT.format(len(blocks) - 1)
 
     ways: dict[str, Any] = {"plain": plain, "code": code, "block": block}
+    ways["began"] = words.began(document["session"])
     ways["quoted"] = lambda text: "\n".join(quoted(text))
     text = fill("session.md", **document, **ways, path=_path(document))
     text = _LOOSE.sub(r"\1\n", _SPACE.sub("", text)).rstrip("\n") + "\n"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.claude.human import as_seen, carries_out_plan
-from indexerd.agents.json_lines import as_dict, as_list, string
+from indexerd.agents.json_lines import as_dict, as_list, own_words, string
 from indexerd.agents.replies import is_rejection
 from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
@@ -37,7 +37,7 @@ from indexerd.sessions.tree_answers import (
     shown_word,
 )
 from indexerd.times import iso_ms
-from indexerd.web.questions import asked, is_question
+from indexerd.web.questions import asked
 
 LABEL_MAX, DETAIL_MAX, LINE_MAX, NAME_MAX, ID_MAX = 400, 500, 200, 64, 256  # characters
 PATH_MAX = 4096
@@ -172,9 +172,7 @@ def node_of(
     kind = kind_of(state, row, entry)
     kind = "plan" if kind != "task" and carries_out_plan(entry) else kind
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
-    if not room.whole:
-        reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
-        whole = "\n\n".join(filter(None, (whole, *map(asked, entry.tools), reply)))
+    whole = whole if room.whole else _readable(entry, whole)
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
     room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
     rejected = {one.call for one in entry.results if is_rejection(one.text)}
@@ -210,6 +208,15 @@ def node_of(
     )
 
 
+def _readable(entry: Entry, text: str) -> str:
+    """Add what is asked and replied to a text; of a prompt, keep what a person typed."""
+    if entry.kind is Kind.USER and (typed := own_words(text)) != text:
+        more = f"{len(text) - len(typed):,} characters that a program put around it are left out"
+        text = f"{typed.strip()}\n\n*{more}.*"
+    reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
+    return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply)))
+
+
 def _calls(entry: Entry, room: Room) -> list[Call]:
     most = sys.maxsize if room.whole else CALLS_MAX
     return [
@@ -228,7 +235,7 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
     given = arguments(call)
     if room.redact:  # before a diff takes the lines of a secret apart
         given = _redacted(given, room.redact)
-    shown = call.detail or _steps(given) or ("" if is_question(call) else given) or ""
+    shown = call.detail or _steps(given) or ("" if asked(call) else given) or ""
     text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
     edits, written = edits_of(call.name, given), _written(given)
     if edits or asked(call) or (written == text and len(text) <= LINE_MAX):

@@ -8,7 +8,7 @@ import pytest
 from indexerd.agents import ADAPTERS
 from indexerd.agents.replies import codex_answers, opencode_answers, questions_in
 from indexerd.entries import Kind, ToolCall
-from indexerd.web.questions import asked, is_question
+from indexerd.web.questions import asked
 from tests.agents import claude_files as claude
 from tests.agents import codex_files as codex
 from tests.agents.feeding import fed
@@ -66,7 +66,6 @@ def test_answers_in_opencode() -> None:
 
 def test_what_a_call_asks_is_shown() -> None:
     call = ToolCall("ask", arguments=json.dumps({"questions": QUESTIONS}))
-    assert is_question(call)
     assert asked(call).startswith('Which "db"?\n\n- SQLite: WAL\n')
     for arguments in (None, "{", {"questions": "Why?"}, {"questions": [{}, 3]}):
         assert questions_in(arguments) == []

@@ -169,3 +169,12 @@ def test_a_file_written_again_shows_what_changed() -> None:
     (edit,) = calls.pop("c")["edits"]
     assert edit["diff"] == " 1\n 2\n-3\n+5"
     assert [call["edits"][0]["added"] for call in calls.values()] == [3, 3, 3, 1, 3]
+
+
+def test_of_a_prompt_only_what_a_person_typed_is_shown() -> None:
+    skill = '<skill name="remember" location="/s/SKILL.md">\n# Remember\n</skill>\n\nthe port'
+    data = session(said("a", None, "user", skill))
+    shown = exported(opened(data), wish_for("html"))["nodes"][0]["text"]
+    assert shown.startswith("the port\n\n*")
+    whole = json.loads(FORMATS["json"](exported(opened(data), wish_for("json"))))
+    assert texts(whole) == [skill]

@@ -78,6 +78,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         sent=sent if sent != seen else None,
         sent_as="user" if hook or what.code == PROMPTED else None,
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
+        error="Interrupted" if what.code == INTERRUPTED else "",
         plan=plan_of(line)[0] if what.code == PROMPTED else _plan_in(content),
     )
 

@@ -38,8 +38,9 @@
     ].filter(Boolean));
   }
 
-  function began({ createdAt, modifiedAt }) { // a fork's messages may be older than its file
-    return modifiedAt < createdAt ? modifiedAt : createdAt;
+  function began({ createdAt, modifiedAt, durationMs = 0 }) { // copied messages may be older than the file
+    const first = new Date(Date.parse(modifiedAt) - durationMs);
+    return first < new Date(createdAt) ? first.toISOString() : createdAt;
   }
 
   function paid(session) { // by it, and by its sub-agents
@@ -69,7 +70,10 @@
   // -- facts ----------------------------------------------------------------------------------
 
   function remarks(doc) {
-    const found = [];
+    const found = [], { subagent, parentSessionId, parentSessionFile } = doc.session;
+    if (!subagent && (parentSessionId || parentSessionFile)) {
+      found.push("Copied messages count here, but their tokens, cost, tools and files in the original.");
+    }
     if (doc.redacted) found.push("Known kinds of secrets were removed from the texts, and all images.");
     if (doc.nodes.some((node) => node.length)) {
       found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);

@@ -134,6 +134,19 @@ def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: 
 
 
 def test_list_prices_are_those_of_the_price_library() -> None:
+    """Of all models for coding since Claude 4 and GPT-5; of others, the price is not known."""
+    agents = re.compile(
+        r"claude-(?:fable|opus|sonnet|haiku)-\d(?:-\d+)?|gpt-[5-9](?:\.\d)?(?:-[a-z]+)?"
+    )
+    others = re.compile(r".*-(?:0|pro|image|search|cyber|rosalind)")
+    coding = (
+        one.id
+        for provider in get_snapshot().providers
+        for one in provider.models
+        if provider.id in ("anthropic", "openai")
+    )
+    wanted = {one for one in coding if agents.fullmatch(one) and not others.fullmatch(one)}
+    assert wanted - BY_MODEL.keys() == set()
     for model, prices in BY_MODEL.items():
         provider = "anthropic" if model.startswith("claude") else "openai"
         _, info = get_snapshot().find_provider_model(model, None, provider, None)
@@ -258,3 +271,16 @@ def test_what_sub_agents_cost_stands_beside_what_their_parent_did(world: World, 
     page = world.root / "page.md"
     world.run("export", parent.id, "-o", str(page))
     assert "- Cost of sub-agents: ~$1.00" in page.read_text()
+
+
+def test_an_answer_that_is_copied_to_another_branch_is_paid_once(world: World, home: Path) -> None:
+    """Claude Code copies lines with new ids of their own, but the answer's id stays."""
+    session = ClaudeSession(home)
+    first = session.prompt("Begin.")
+    usage = {"input_tokens": 100_000, "output_tokens": 0}
+    said = {"role": "assistant", "model": "claude-opus-4-5", "content": "Done.", "usage": usage}
+    for _ in range(2):
+        for n in range(12):
+            session.line("assistant", message=said | {"id": f"msg_{n}"})
+        session.last = first
+    assert world.read_once()[session.id]["costEstimatedUsd"] == 6.0
