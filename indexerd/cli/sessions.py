@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from itertools import count as count_from
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,14 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
 
 
 def _shorten(rows: list[dict[str, Any]]) -> None:
-    """Cut all ids as far as they differ: names need the room."""
-    ids = {row["sessionId"] for row in rows}
-    length = next(n for n in count_from(8) if len({one[:n] for one in ids}) == len(ids))
+    """Cut each id as far as it tells its row from the others: names need the room."""
+    ids = sorted({row["sessionId"] for row in rows})
+    apart = [next(n for n in count_from(8) if one[:n] != other[:n]) for one, other in pairwise(ids)]
+    lengths = map(max, [8, *apart], [*apart, 8])  # with the ids before and after
+    # Without any id there is still one length.
+    short = {key: key[:length] for key, length in zip(ids, lengths, strict=False)}
     for row in rows:
-        row["sessionId"] = row["sessionId"][:length]
+        row["sessionId"] = short[row["sessionId"]]
 
 
 def waits(row: dict[str, Any]) -> bool:

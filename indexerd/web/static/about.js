@@ -81,6 +81,8 @@
     return found;
   }
 
+  const spaced = (name) => name.replace(/[A-Z]/g, (big) => ` ${big.toLowerCase()}`); // "cacheRead"
+
   // [term, text, whether it is code]; {at} in a list of texts is a time.
   function factsOf(session, meta, doc) {
     const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
@@ -93,6 +95,7 @@
       [`Time (${zone})`, timed("to", began(session), session.modifiedAt)],
       ["Messages", session.messageCount ? digits(session.messageCount) : ""],
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
+      ["Tokens", listed(Object.entries(session.tokens || {}).map(([kind, many]) => many && `${digits(many)} ${spaced(kind)}`))],
       ["Cost", paid(session)],
       ["Tags", listed(session.tags || [])],
       ["Parent", session.parentSessionId || session.parentSessionFile, 1],
