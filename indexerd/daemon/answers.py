@@ -140,10 +140,10 @@ class Answers:
     def get(self, args: RefParams) -> Row:
         row = self.row(args.ref, cwd=args.cwd)
         answer = read_all(row["sessionId"], self.home(row["sessionId"]))
-        helped = self._helped(row["sessionId"])
-        return {"session": row | helped} | answer | self._store.documents(row)
+        below = self._spent_below(row["sessionId"])
+        return {"session": row | below} | answer | self._store.documents(row)
 
-    def _helped(self, session_id: str) -> Row:
+    def _spent_below(self, session_id: str) -> Row:
         """Sum up what a session's sub-agents cost, those of theirs included."""
         level, found = {session_id}, set[str]()
         while level:

@@ -222,12 +222,12 @@ def _calls(entry: Entry, room: Room) -> list[Call]:
     return [
         _call(entry, at, call, room)
         for at, call in enumerate(entry.tools[:most])
-        if call.name or call.detail or _is_news(call, room)
+        if call.name or call.detail or _is_only_record(call, room)
     ]
 
 
-def _is_news(call: ToolCall, room: Room) -> bool:
-    """Whether it is a record of changes that no call shown before it has made."""
+def _is_only_record(call: ToolCall, room: Room) -> bool:
+    """Return whether it records changes that no call before it has: a script made them."""
     return bool(call.arguments) and as_dict(call.arguments).get("call") not in room.tools
 
 
