@@ -167,7 +167,8 @@ class _Picker:
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
-            name = ("(waiting) " if waits(row) else "") + safe(row["name"])
+            name = safe(render.without_marks(row["name"], ""))
+            name = f"(waiting) {name}" if waits(row) else name
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"
             before = f"{age:>{_AGE}}{agent} "
@@ -181,7 +182,7 @@ class _Picker:
         row = self._rows[self._at]
         facts = [row["agent"], count(row["userMessageCount"], "prompt"), *row["models"], row["cwd"]]
         texts = [
-            ("bold", row["name"]),
+            ("bold", render.without_marks(row["name"], "")),
             (_DIM, " · ".join(filter(None, map(safe, facts)))),
             ("", ""),
         ]

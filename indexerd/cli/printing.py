@@ -21,7 +21,7 @@ _SHOWN = 20  # values shown of a list
 _WORD = 16  # characters of a word at most that is not cut
 _TIMES = ("modifiedAt", "lastActivity", "timestamp", "seenAt", "at")
 _HEADERS = {"sessionId": "session", "cwd": "directory", "leafId": "leaf", "active": "current"}
-_HEADERS |= {"modifiedAt": "active", "lastActivity": "active", "timestamp": "age", "id": "entry"}
+_HEADERS |= {"modifiedAt": "age", "lastActivity": "age", "timestamp": "age", "id": "entry"}
 _HEADERS |= {"userMessageCount": "prompts", "userMessages": "prompts", "current": "", "text": ""}
 _HEADERS |= {"seenAt": "seen", "at": "age", "branchPointId": "branches off at", "gist": "summary"}
 _NAMES = {"cwd": "directory", "createdAt": "started", "modifiedAt": "last active"}
@@ -46,7 +46,7 @@ def styled(text: str, style: str) -> str:
     if current().color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         wanted = sys.stdout.isatty() and not plain
-    return f"{style}{text}{_RESET}" if text and wanted else text
+    return f"{style}{text}{_RESET}" if text and style and wanted else text
 
 
 def on_terminal() -> bool:
@@ -74,15 +74,22 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def fitted(cell: str, width: int) -> str:
-    """Cut or fill a cell to a width in columns; a plain word is not cut."""
+    """Cut or fill a cell to a width in columns."""
+    import wcwidth
+
+    return wcwidth.ljust(cut(cell, width), width)
+
+
+def cut(cell: str, width: int) -> str:
+    """Cut a cell to a width in columns; a plain word is not cut."""
     import wcwidth
 
     if wcwidth.width(cell) > width:
-        cut = wcwidth.clip(cell, 0, width - 1)
-        words, _, part = cut.rpartition(" ")
-        plain = len(part) <= _WORD and (part.lstrip("(") + cell[len(cut)]).isalpha()
-        cell = f"{(words if words and plain else cut).rstrip()}…"
-    return wcwidth.ljust(cell, width)
+        start = wcwidth.clip(cell, 0, width - 1)
+        words, _, part = start.rpartition(" ")
+        plain = len(part) <= _WORD and (part.lstrip("(") + cell[len(start)]).isalpha()
+        cell = f"{(words if words and plain else start).rstrip()}…"
+    return cell
 
 
 def wrapped(line: str, rest: str | None = None, first: str = "") -> list[str]:
@@ -122,7 +129,9 @@ def records(columns: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         value = row.get(key)
         if isinstance(value, bool) or value is None:
             return "*" if value else ""
-        return age(value) if key in _TIMES else str(value)
+        if key not in _TIMES:
+            return str(value)
+        return age(value).removesuffix(" ago") if on_terminal() else age(value)
 
     keys = columns.split()
     headers = [_HEADERS.get(key, key) for key in keys]
@@ -224,13 +233,13 @@ def markdown(text: str, indent: str = "") -> Iterator[str]:
     yield from () if on_terminal() else paragraph(text, indent)
 
 
-def without_marks(line: str) -> str:
-    """Replace Markdown's marks in a line, if it is for a terminal."""
+def without_marks(line: str, bold: str = _BOLD) -> str:
+    """Replace Markdown's marks in a line, if it is for a terminal; emphasis by `bold`."""
 
     def shown(found: re.Match[str]) -> str:
         if found["link"]:
             return f"{found['link']} ({found['url']})"
-        return styled(found["bold"], _BOLD) if found["bold"] else found["code"]
+        return styled(found["bold"], bold) if found["bold"] else found["code"]
 
     return _MARKS.sub(shown, _HEADING.sub("", line)) if on_terminal() else line
 

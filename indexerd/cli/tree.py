@@ -66,8 +66,16 @@ def tree(answer: Any) -> Iterator[str]:
 
 @cli.method("path", cli.REF, cli.LEAF)
 def path(answer: Any) -> Iterator[str]:
-    """List the entries from the root to the leaf."""
-    return _entries(answer["entries"], answer["idLength"])
+    """List the entries from the root to the leaf.
+
+    Settings, and answers without text, are left out; --json has all.
+    """
+    kept = [each for each in answer["entries"] if each.get("label") or _says(each)]
+    return _entries(kept, answer["idLength"])
+
+
+def _says(entry: dict[str, Any]) -> bool:
+    return bool(entry["text"]) and entry["kind"] not in _UNSAID
 
 
 def _entries(entries: list[dict[str, Any]], id_length: int) -> Iterator[str]:

@@ -68,7 +68,7 @@ class Sidecars:
         """Set or clear the fields that are given."""
         row = self.answers.by_id(args.ref)
         if args.label:
-            args = replace(args, label=await self._named(row["sessionId"], args.label))
+            args = replace(args, label=await self._named(row, args.label))
         edited = await self._change(row, args)
         new = self.answers.by_id(row["sessionId"])
         if args.title is not UNSET:
@@ -76,16 +76,17 @@ class Sidecars:
             self.pipeline.bus.publish("session.renamed", row["sessionId"], renamed)
         return new | {"warnings": list(edited.warnings)} if edited.warnings else new
 
-    async def _named(self, session_id: str, label: params.EntryLabel) -> params.EntryLabel:
-        """Complete the id of a label's entry; NotFoundError if there is none to label."""
+    async def _named(self, row: Row, label: params.EntryLabel) -> params.EntryLabel:
+        """Complete the id of a label's entry; NotFoundError if there is neither."""
         try:
             return await self.pool.read(
-                session_id,
+                row["sessionId"],
                 None,
                 lambda session: replace(label, entry_id=full_id(session.state, label.entry_id)),
             )
         except IndexerdError:
-            if label.text:
+            labels = (await asyncio.to_thread(self.answers.sidecar, row)).labels
+            if label.text or label.entry_id not in labels:
                 raise
             return label
 

@@ -16,7 +16,7 @@ from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
 REMAINS = "]0;pwn"  # what remains of an escape sequence without its first character
-NAMES = ["session", "active", "agent", "prompts", "name", "directory"]
+NAMES = ["session", "age", "agent", "prompts", "name", "directory"]
 
 
 def on_terminal(
@@ -40,7 +40,7 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
         lines = on_terminal(home, "--color", "never", "list", "--all", columns=columns).split("\n")
         assert lines[0].split() == NAMES
         assert max(map(len, lines)) <= columns
-        assert lines[1][lines[0].index("active") :].split()[:4] == ["1d", "ago", "pi", "5"]
+        assert lines[1][lines[0].index("age") :].split()[:3] == ["1d", "pi", "5"]
     assert "Design the forecast cache" in lines[1]
     home.world.call("update", ref=home.cache.id, title="日本語の文章" * 9)
     wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")

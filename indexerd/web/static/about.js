@@ -72,7 +72,7 @@
   function remarks(doc) {
     const found = [], { subagent, parentSessionId, parentSessionFile } = doc.session;
     if (!subagent && (parentSessionId || parentSessionFile)) {
-      found.push("Copied messages count here, but their tokens, cost, tools and files in the original.");
+      found.push("Copied messages count here, their tokens, cost, tools and files only in the original.");
     }
     if (doc.redacted) found.push("Known kinds of secrets were removed from the texts, and all images.");
     if (doc.nodes.some((node) => node.length)) {
