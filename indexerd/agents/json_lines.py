@@ -31,6 +31,13 @@ _TEMPLATES = (  # of other programs; what the user typed in it, or else what it 
         r"## User Input\s{1,9}```text\n(?:\$ARGUMENTS|(?P<typed>.{0,20000}?))\n```\n\nYou \*\*MUST",
         re.DOTALL,
     ),
+    re.compile(  # other commands with a front matter: Codex does not keep what was typed
+        r"\s{0,9}(?:---|<meta>)\s{1,9}description:(?P<about>[^\n]{0,500})\n"
+        r".{0,2000}?(?:---|</meta>)\s"
+        r"(?:.{0,1000}?\n[Uu]ser input:\s{1,9}+(?!\$ARGUMENTS)(?P<typed>.{1,20000}?)"
+        r"\n\n(?:The text|You))?",
+        re.DOTALL,
+    ),
     re.compile(  # claude-mem, which observes a session
         r".{0,999}?<observed_from_primary_session>\s{1,9}<user_request>(?P<typed>.{0,20000}?)</user_request>",
         re.DOTALL,

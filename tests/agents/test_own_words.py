@@ -6,6 +6,7 @@ from indexerd.agents.json_lines import own_words
 
 COMMAND = "## User Input\n\n```text\n{}\n```\n\nYou **MUST** consider it.\n"
 HEAD = "---\ndescription: Create the constitution\nhandoffs: none\n---\n\n"
+OLDER = "User input:\n\n{}\n\nThe text the user typed is the description.\n"
 SEEN = "Hello memory agent.\n\n<observed_from_primary_session>\n  <user_request>{}</user_request>\n"
 SKILL = '<skill name="lsp-navigation" location="/s/SKILL.md">\n# LSP\n</skill>'
 
@@ -17,6 +18,10 @@ SKILL = '<skill name="lsp-navigation" location="/s/SKILL.md">\n# LSP\n</skill>'
         (HEAD + COMMAND.format("Add tags"), "Add tags"),
         (HEAD + COMMAND.format("$ARGUMENTS"), "Create the constitution"),
         (COMMAND.format("$ARGUMENTS"), ""),
+        (HEAD + OLDER.format("Add tags"), "Add tags"),
+        (HEAD + OLDER.format("$ARGUMENTS"), "Create the constitution"),
+        ("<meta>\ndescription: Write the rules\n</meta>\n\n# Rules\n", "Write the rules"),
+        ("---\ntitle: My notes\n---\n\nRead this", "---\ntitle: My notes\n---\n\nRead this"),
         (SEEN.format("Fix the login"), "Fix the login"),
         (f"{SKILL}\n\nFind the callers", "Find the callers"),
         (SKILL, "lsp-navigation"),

@@ -109,6 +109,8 @@ TENANTS = "Group the invoices of the report by tenant"
     [
         ("restart the daemon of the mail server", {}, TENANTS),
         ("2026-01-01 10:00:00 ERROR boom\n" * 50, {}, TENANTS),
+        ("sudo systemctl restart the mail server of invoices", {}, TENANTS),
+        ("eva@mailhost shop % invoices serve --tenant report", {}, TENANTS),
         ("hi", {"cwd": "/home/eva/dev/billing"}, f"{TENANTS} (billing)"),
         ("hi", {"files_modified": ("/home/eva/code/billing/src/a.py",)}, f"{TENANTS} (billing)"),
         (
