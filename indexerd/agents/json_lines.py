@@ -27,12 +27,12 @@ INJECTED = (
 INJECTED_END = "\n\n---\n\n"
 _TEMPLATES = (  # of other programs; what the user typed in it, or else what it is about
     re.compile(  # Spec Kit's commands
-        r"\s{0,9}(?:---\s{1,9}description:(?P<about>[^\n]{0,500})\n.{0,2000}?---\s{1,9})?"
+        r"\s{0,9}(?P<head>---\s{1,9}description:(?P<about>[^\n]{0,500})\n.{0,2000}?---\s{1,9})?"
         r"## User Input\s{1,9}```text\n(?:\$ARGUMENTS|(?P<typed>.{0,20000}?))\n```\n\nYou \*\*MUST",
         re.DOTALL,
     ),
     re.compile(  # other commands with a front matter: Codex does not keep what was typed
-        r"\s{0,9}(?:---|<meta>)\s{1,9}description:(?P<about>[^\n]{0,500})\n"
+        r"\s{0,9}(?P<head>---|<meta>)\s{1,9}description:(?P<about>[^\n]{0,500})\n"
         r".{0,2000}?(?:---|</meta>)\s"
         r"(?:.{0,1000}?\n[Uu]ser input:\s{1,9}+(?!\$ARGUMENTS)(?P<typed>.{1,20000}?)"
         r"\n\n(?:The text|You))?",
@@ -221,7 +221,9 @@ def own_words(text: str) -> str:
     for template in _TEMPLATES:
         if filled := template.match(text):
             found = filled.groupdict()
-            return ((found["typed"] or "").strip() or found.get("about") or "").strip()
+            about = (found.get("about") or "").strip()
+            about = f"Command “{about}”" if found.get("head") else about
+            return (found["typed"] or "").strip() or about
     if not text.startswith(INJECTED):
         return text
     _, rule, rest = text.partition(INJECTED_END)

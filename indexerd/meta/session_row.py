@@ -193,7 +193,7 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
         ("user", own),
         ("user", titled if by_person else ""),
         ("meta", "" if built_in else written),
-        ("agent", titled),
+        ("agent", written if titled and written.startswith(f"{titled}; ") else titled),
         ("meta", written),
         ("first-message", _beginning(row.get("firstUserMessage") or "")),
         ("file", _safe(_shown(stem), limits.NAME_MAX) or "session"),

@@ -98,7 +98,7 @@ class Candidate(NamedTuple):
     score: float
     matched: int
     total: int
-    titled: bool  # its name or its tags have all words
+    titled: bool  # its name has all words
     described: bool  # its name, tags, description or summary have half of the words or more
 
 
@@ -179,7 +179,8 @@ def best_sessions(index: TextIndex, text: str, *, limit: int) -> list[Candidate]
         ranking.by_words(parsed.terms)
         total = ranking.total + ranking.replaced
         for session, _, own in ranking.shown():
-            told = session.titled > 0, any(field in _DESCRIBED for field, *_ in session.shown)
+            titled = session.titled >= WEIGHTS["name"]  # tags are words of many sessions
+            told = titled, any(field in _DESCRIBED for field, *_ in session.shown)
             found.setdefault(own, Candidate(own, session.score, session.matched, total, *told))
     return [*found.values()][:limit]
 

@@ -36,7 +36,7 @@ from indexerd.models.extractive.sentences import (
 )
 from indexerd.paths import basename
 from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.limits import TAGS_MIN
+from indexerd.protocol.limits import NAME_MAX, TAGS_MIN
 
 _ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
 _END_AGE = 2  # turns before the last whose end still counts
@@ -48,6 +48,7 @@ _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _NAMED_MAX, _WHOLE = 112, 60  # characters of a name; of a title that is not cut in a phrase
 _FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
+_EARLY = 5  # turns, after which an agent's title may tell of the first alone
 _MANY, _SMALL, _TINY, _SUBJECTS = 20, 0.7, 0.2, 4  # turns; of the work; words
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
@@ -145,27 +146,41 @@ class _Session:
     def name(self) -> str:
         """Return the agent's title if it says something, else the best of `_names`.
 
-        The project is added to a name that has no proper name.
+        The project is added to a name that has no proper name. An agent often takes its title from
+        the first request: another subject follows a title that tells a small part.
         """
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
             name = self._made()
+        elif len(self._turns) > _EARLY:
+            titled = clean_line(self._facts.title, NAME_MAX)
+            if both := self._with_another(titled, topics(titled), self._share(titled)):
+                return both
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
         known = shared or 0 < 2 * proper <= len(words)
         return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
 
+    @cached_property
+    def _best_first(self) -> list[_Name]:
+        named = (each for each in self._names() if any(map(str.isalpha, headline(each.text))))
+        return sorted(named, key=lambda each: -each.worth)
+
     def _made(self) -> str:
         """Return the best of `_names`; if it tells a part of the session, with another subject."""
-        best_first = sorted(self._names(), key=lambda each: -each.worth)
-        best = next(n for n in best_first if any(map(str.isalpha, headline(n.text))))
-        name, turns, known = headline(best.text), len(self._turns), topics(best.text)
+        best = self._best_first[0]
+        name, turns = headline(best.text), len(self._turns)
         written = best.kind in (*_TITLE_WORTH, "recap")
         part = best.part if written else max(best.part, self._share(name))
         if part < _SMALL and turns >= _MANY and best.kind != "plan":
             return self._of_many(name, best.part)
-        worthy = [n for n in best_first if n.kind and n.worth > _NEXT * best.worth]
+        return self._with_another(name, topics(best.text), part) or name
+
+    def _with_another(self, name: str, known: frozenset[str], part: float) -> str:
+        """Add the best other subject to a name that tells this part of the session, else ""."""
+        turns, least = len(self._turns), _NEXT * self._best_first[0].worth
+        worthy = [each for each in self._best_first if each.kind and each.worth > least]
         for other in sorted(worthy, key=lambda each: -each.worth * each.part):
             if part > _PART or turns < _FEW or other.part * turns < _NEXT:
                 break
@@ -173,7 +188,7 @@ class _Session:
             fits = len(second) < _WHOLE and len(name) + len(second) + 2 <= _NAMED_MAX
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
-        return name
+        return ""
 
     def _of_many(self, name: str, part: float) -> str:
         """Add the subjects of most messages to the project, or to a name that tells enough."""

@@ -99,6 +99,18 @@ def test_a_request_becomes_a_title(asked: str, name: str) -> None:
     assert of(("user", asked), ("assistant", "Done.")).name == name
 
 
+def test_a_subject_follows_an_agents_title_of_the_first_request() -> None:
+    """S0.19: an agent's title that tells a small part of a session is not told as the whole."""
+    begun = [("user", "check the website address"), ("assistant", "It is example.org.")]
+    rest = [("user", "add a retry with a delay to the mail worker"), ("assistant", DELAY)]
+    more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
+    title = "Check website address"
+    both = of(*begun, *rest, *more, title=title).name
+    assert both == f"{title}; Make the delay of the mail worker grow"
+    assert of(*begun, *begun, *begun, title=title).name.partition(" (")[0] == title
+
+
+DELAY = "The mail worker now retries with a delay that grows after each failure. " * 9
 LONG = ("assistant", "The report now groups invoices by tenant and month. " * 20)
 ASKED = ("user", "group the invoices of the report by tenant")
 TENANTS = "Group the invoices of the report by tenant"
