@@ -173,6 +173,7 @@ class Entry(msgspec.Struct, frozen=True):
     sent: tuple[str, ...] | None = None  # the texts
     sent_as: str | None = None  # the role
     unseen: bool = False  # later lines exclude it from the conversation
+    restarts: bool = False  # a prompt above which the model sees nothing
     # For some kinds only:
     provider: str | None = None  # of the model
     next_model: str | None = None  # set by a setting

@@ -148,7 +148,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     for key in ("filesModified", "filesRead"):
         row[key] = [file.removeprefix(f"{row['cwd']}/") for file in row[key]]
     row |= render.unpriced(row)
-    if not row.get("subagent") and (row.get("parentSessionId") or row.get("parentSessionFile")):
+    if row.get("parentSessionId") and not row.get("subagent"):
         row["fork"] = words.FORK
     if helped := row.get("subagents"):
         paid = cost(helped["costUsd"], helped["costEstimatedUsd"])

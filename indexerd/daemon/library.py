@@ -68,7 +68,9 @@ class Library:
         self._rows = Rows(files, self.metas, store, projects)
         self._secrets = OwnSecrets(lambda: settings().redact.extra_patterns)
         publish = self._publish_facts
-        self.texts = TextIndexer(files, index, publish, self.reread, secrets=self._secrets)
+        self.texts = TextIndexer(
+            files, index, publish, self.reread, secrets=self._secrets, is_fork=self._is_fork
+        )
         self.last_scan: ScanResult | None = None
         self.changed = 0  # grows whenever `files.problems()` may have changed
         self._first_scan = True
@@ -279,11 +281,15 @@ class Library:
         for session_id in (updates.keys() | relatives) - waiting:  # those have changes to store
             del files.changed[session_id]
         self.changed += 1
-        self.texts.want(key for key, update in updates.items() if update.info)
+        self.texts.want(key for key in (*updates, *relatives) if info(key))
         return [
             replace(update, info=info(key), meta=self.metas.get(key), row=rows.get(key))
             for key, update in updates.items()
         ]
+
+    def _is_fork(self, info: SessionInfo) -> bool:
+        origin = self._rows.parents.parent(info).session_id or ""
+        return info.subagent or self.files.info(origin) is not None
 
     def _put_rows(
         self, ids: Sequence[str], known: dict[str, Row], facts: RowFacts | None = None

@@ -7,7 +7,10 @@ from typing import Any
 
 from indexerd.times import iso_ms, iso_of_ms
 
-FORK = "copied messages count here, their tokens, cost, tools and files only in the original"
+FORK = (
+    "copied messages count here; their tokens, cost, tools and files count in the original,"
+    " while that is on this machine"
+)
 NO_MATCH = "no session matches these filters"  # a warning of `search`
 _PLACES = {"name": "title", "cwd": "directory"}
 _BY_ROLE = {"user": "your prompt", "assistant": "answer"}

@@ -68,13 +68,19 @@ class TextIndexer:
         reread: Callable[[str], bool],
         *,
         secrets: OwnSecrets,
+        is_fork: Callable[[SessionInfo], bool],
     ) -> None:
-        """Create it; `reread` parses a session's lines again, `publish` stores its facts."""
+        """Create it; `reread` parses a session's lines again, `publish` stores its facts.
+
+        `is_fork` tells whether a session was forked from one that is here: what it copied counts
+        there.
+        """
         self._files = files
         self._index = index
         self._publish = publish
         self._reread = reread
         self._secrets = secrets
+        self._is_fork = is_fork
         self._unread: dict[str, None] = {}  # sessions with unread text
         self._pass = 0  # how many of them this pass has left to read; later ones wait for the next
         self._began, self._wanted = 0.0, 0  # when the queue was last empty, and its most since then
@@ -200,8 +206,7 @@ class TextIndexer:
 
     def _progress(self, info: SessionInfo, state: SessionState, path: array[int]) -> _Progress:
         """Return the progress so far, reset as far as it is no longer valid."""
-        came_from = info.parent or info.parent_id or info.first
-        own = (0, state.copied) if state.copied else (info.born_ms if came_from else 0, 0)
+        own = (0 if state.copied or not self._is_fork(info) else info.born_ms, state.copied)
         mark = self._index.mark(info.session_id)
         progress = _decode(mark) if mark else _Progress(own)
         is_same = progress.words <= len(state) and (

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from indexerd.agents.base import PROMPTED
 from indexerd.entries import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
 from indexerd.errors import ContextTooLargeError
 from indexerd.privacy.sanitize import replace_surrogates
@@ -151,6 +152,9 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
     stays = range(len(path)) if at is None else _kept(state, path, at, read)
+    begun = (n for n in reversed(range(at or 0, len(path))) if state.codes[path[n]] == PROMPTED)
+    start = next((place for place in begun if read(path[place]).restarts), None)
+    stays = stays if start is None else range(start, len(path))
     _limit(len(stays), ENTRIES_MAX, "entries")
     rows = [path[place] for place in stays]
     edits = _edits(read(row) for row in rows if state.kind(row) is Kind.OTHER)

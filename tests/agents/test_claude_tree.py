@@ -1,6 +1,7 @@
 """The tree of Claude Code's lines: branches, parallel tools, compaction and repeated lines."""
 
 from indexerd.entries import Compaction, Kind, Turn
+from indexerd.sessions.context import context_entries
 from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
     MISSING,
@@ -169,10 +170,26 @@ def test_a_prompt_sent_again_is_no_rewind() -> None:
     """Only after an answered prompt was taken back may a boundary name an abandoned branch."""
     lost = user("u3", "a2", "three")
     again = user("v3", "a2", "three") + answer("a3", "v3", "A3")
-    end = boundary("b1", "a3") + summary("c1", "b1") + user("u4", "c1", "four")
-    for began, counted in ((lost, 4), (lost + answer("x3", "u3", "X3"), 1)):
+    answered = lost + answer("x3", "u3", "X3")
+    for began, named, counted in ((lost, "a3", 4), (answered, "a3", 4), (answered, "x3", 1)):
+        end = boundary("b1", named) + summary("c1", "b1") + user("u4", "c1", "four")
         state = state_of(TALK + began + again + end)
         assert (state.user_messages(), state.leaf_id) == (counted, "u4")
+
+
+def test_a_new_context_continues_the_path() -> None:
+    """Old versions write no boundary; a plan may be carried out in a new context."""
+    data = TALK + summary("c1", None) + user("u3", "c1", "three") + answer("a3", "u3", "A3")
+    state = state_of(data)
+    assert prompts(data, state) == ["one", "two", "three"]
+    assert state.kind(state.path()[4]) is Kind.COMPACTION
+    plan = user("p1", None, "Implement the following plan:\n\n# Retry", planContent="# Retry")
+    data += plan + answer("a4", "p1", "A4")
+    state = state_of(data)
+    assert answers(data, state) == ["A1", "A2", "A3", "A4"]
+    by_id = {entry.id: entry for entry in entries(data, state, *Kind)}
+    context = context_entries(state, lambda row: by_id[state.id(row)])
+    assert [each.entry.id for each in context] == ["p1", "a4"]
 
 
 def test_messages_logged_again_after_a_compaction_count_once() -> None:

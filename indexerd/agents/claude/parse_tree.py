@@ -22,8 +22,9 @@ Only a human makes a real branch. So:
 - an unknown parent stands for the row that was the leaf when it was first named, and a line of
   type `progress` for the row above it; if no line names a parent, lines follow each other in file
   order;
-- `compact_boundary` goes below the row it follows; but it is a root if it keeps no messages and
-  an answered prompt was taken back before it: the row it names may be on the abandoned branch;
+- `compact_boundary`, or a summary without one, goes below the row it follows; but it is a root if
+  it keeps no messages, an answered prompt was taken back before it, and the row that it names is
+  not on the path: that may be on the abandoned branch. A plan's prompt goes there, too;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
   are logged again) gets a new id, and counts only if the first is not on its path, as does a
   prompt that was recorded twice.
@@ -346,7 +347,9 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
     if not named:
         if not memory.chained:
             return memory.tail
-        return leaf if follows or "parentUuid" not in line else ROOT
+        # Before 2.0 summaries have no boundary, and a plan may be carried out in a new context.
+        goes_on = follows or what.code in (Kind.COMPACTION, PROMPTED)
+        return leaf if goes_on or "parentUuid" not in line else ROOT
     memory.chained = True
     above = tree.index.get(memory.again.get(named, named))
     if above is None:
@@ -376,10 +379,10 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     metadata = as_dict(line.get("compactMetadata"))
     keeps = any(isinstance(metadata.get(key), dict) for key in _KEPT)
     rewound, memory.rewound = memory.rewound, False
-    if rewound and not keeps:
-        return ROOT
-    named = tree.index.get(string(line.get("logicalParentUuid")), tree.leaf)
-    return tree.leaf if _reaches(tree, tree.leaf, named) else named
+    named = tree.index.get(string(line.get("logicalParentUuid")), ROOT if rewound else tree.leaf)
+    if named >= 0 and _reaches(tree, tree.leaf, named):
+        return tree.leaf
+    return ROOT if rewound and not keeps else named
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:

@@ -70,9 +70,9 @@
   // -- facts ----------------------------------------------------------------------------------
 
   function remarks(doc) {
-    const found = [], { subagent, parentSessionId, parentSessionFile } = doc.session;
-    if (!subagent && (parentSessionId || parentSessionFile)) {
-      found.push("Copied messages count here, their tokens, cost, tools and files only in the original.");
+    const found = [], { subagent, parentSessionId } = doc.session;
+    if (parentSessionId && !subagent) {
+      found.push("Copied messages count here; their tokens, cost, tools and files count in the original, while that is on this machine.");
     }
     if (doc.redacted) found.push("Known kinds of secrets were removed from the texts, and all images.");
     if (doc.nodes.some((node) => node.length)) {

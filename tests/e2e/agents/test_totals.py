@@ -65,6 +65,31 @@ def test_pi_totals_include_every_paid_call(world: World) -> None:
         wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
 
 
+def test_what_a_fork_copied_counts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1.13: in the original while that is there, else in the fork."""
+    monkeypatch.setattr(clock, "now", AT)
+    origin = world.session()
+    paid = {"provider": "p", "model": "m", "stopReason": "stop"}
+    origin.say("user", "Begin.")
+    origin.said("assistant", edit("kept.py"), **paid, usage=usage(100, 10, 0.25))
+    monkeypatch.setattr(clock, "now", AT + timedelta(hours=1))
+    fork = origin.fork()
+    with fork.path.open("ab") as file:
+        file.write(b"".join(origin.path.read_bytes().splitlines(keepends=True)[1:]))
+    fork.last = origin.last
+    fork.say("user", "Go on.")
+    fork.said("assistant", edit("new.py"), **paid, usage=usage(200, 10, 0.5))
+    both = {"filesModified": ["/w/kept.py", "/w/new.py"], "costUsd": 0.75}
+    own = {"filesModified": ["/w/new.py"], "costUsd": 0.5}
+    hidden = origin.path.rename(world.root / "elsewhere.jsonl")
+    with world.daemon():
+        wait(world, fork.id, **both)
+        hidden.rename(origin.path)
+        wait(world, fork.id, **own, parentSessionId=origin.id)
+        origin.path.unlink()
+        wait(world, fork.id, **both)
+
+
 @pytest.mark.parametrize("finished", [3, 2])
 def test_opencode_totals_include_reverted_messages(bare_world: World, finished: int) -> None:
     """S1.13, S3.10: totals include reverted messages, compactions and an unfinished message."""
