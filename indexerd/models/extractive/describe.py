@@ -164,12 +164,11 @@ class _Session:
 
     @cached_property
     def _best_first(self) -> list[_Name]:
-        named = (each for each in self._names() if any(map(str.isalpha, headline(each.text))))
-        return sorted(named, key=lambda each: -each.worth)
+        return sorted(self._names(), key=lambda each: -each.worth)
 
     def _made(self) -> str:
         """Return the best of `_names`; if it tells a part of the session, with another subject."""
-        best = self._best_first[0]
+        best = next(n for n in self._best_first if any(map(str.isalpha, headline(n.text))))
         name, turns = headline(best.text), len(self._turns)
         written = best.kind in (*_TITLE_WORTH, "recap")
         part = best.part if written else max(best.part, self._share(name))
