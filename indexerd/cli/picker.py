@@ -34,6 +34,7 @@ from indexerd.cli.backend import App, project, safe
 from indexerd.cli.sessions import waits
 from indexerd.errors import IndexerdError
 from indexerd.paths import basename, directory_of
+from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 
 ROWS = 100  # sessions that are listed
 WIDE = 100  # columns, from which the preview is beside the list
@@ -168,7 +169,8 @@ class _Picker:
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
             name = safe(render.without_marks(row["name"], ""))
-            name = f"(waiting) {name}" if waits(row) else name
+            marks = [*["waiting"] * waits(row), *["sub-agent"] * bool(row.get("subagent"))]
+            name = f"({', '.join(marks)}) {name}" if marks else name
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"
             before = f"{age:>{_AGE}}{agent} "
@@ -186,7 +188,9 @@ class _Picker:
             (_DIM, " · ".join(filter(None, map(safe, facts)))),
             ("", ""),
         ]
-        for text in (row["description"], row["firstUserMessage"]):
+        prompt = row["firstUserMessage"]
+        prompt += "…" * (len(prompt) >= FIRST_MESSAGE_MAX)
+        for text in (row["description"], prompt):
             if text not in ("", row["name"]):
                 texts += [("", line) for line in (*text.split("\n"), "")]
         width = max(20, self._width - 2)

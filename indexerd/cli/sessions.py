@@ -6,6 +6,7 @@ A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -531,7 +532,7 @@ def ask(answer: Any) -> Iterator[str]:
     yield from render.heading(answer["name"], f"  {safe(answer['sessionId'])}")
     yield from (f"confidence: {safe(answer['confidence'])}", "")
     yield from (*render.markdown(answer["answerMarkdown"], "  "), "")
-    quoted = " ".join(answer["answerMarkdown"].replace("\n> ", "\n").split())
+    quoted = " ".join(re.sub("(?m)^> ?", "", answer["answerMarkdown"]).split())
     for quote in answer["citations"]:
         if quote["excerpt"] not in quoted:  # the built-in model's answer is its quotes
             yield f"[{safe(quote['entryId'])}] {safe(quote['role'])}: {safe(quote['excerpt'], 300)}"

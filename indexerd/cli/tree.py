@@ -196,7 +196,9 @@ def history(answer: Any) -> Iterator[str]:
         yield from render.heading(f"{message['n'] + 1} {who}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
     messages, done = answer["fullMessageCount"], answer["foldedMessages"]
-    yield f"{messages:,} prompts and answers, {done:,} summarised"
+    least = len(answer["recent"]) > RECENT_SHOWN and not full
+    more = f"; these are the last {RECENT_SHOWN}, --full has all" if least else ""
+    yield f"{messages:,} prompts and answers, {done:,} summarised{more}"
 
 
 @cli.method("digest", cli.REF)

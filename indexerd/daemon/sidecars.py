@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
+from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, UsageError
 from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import directory_of, is_session_id
@@ -51,17 +51,18 @@ class Sidecars:
     async def set(self, args: params.SetContext) -> Row:
         row = await self._row_soon(args)
         wanted = params.ContextSet(set_name=args.set_name, items=args.items, mode=args.mode)
-        edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))
-        warnings = [*edited.warnings]
         if args.set_name.strip(" ") == "files":
             lost = await asyncio.to_thread(_missing, directory_of(row), args.items or [])
-            warnings += [f"no such file: {quotable(item)}" for item in lost]
+            if lost:
+                hint = "relative paths start at the session's directory"
+                raise UsageError(f"no such file: {', '.join(map(quotable, lost))}", hint=hint)
+        edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))
         return {
             "sessionId": row["sessionId"],
             "text": edited.text,
             "contextChanged": bool(edited.names),
             "setName": args.set_name.strip(" "),
-            "warnings": warnings,
+            "warnings": [*edited.warnings],
         }
 
     async def update(self, args: params.Update) -> Row:

@@ -224,10 +224,14 @@ class Names:
         raise self._ambiguous(dict.fromkeys(offered), ranked=True)
 
     def _offers(self, ref: str, found: Candidate) -> bool:
-        """Whether a session's texts of its own, or the prompt it is listed by, have the words."""
+        """Whether a session's name, or the prompt it is listed by, has the words.
+
+        Of several words, its description, summary and tags count, too.
+        """
         words = {word for key in _keys(self._rows[found.session_id]) for word in key.split()}
         wanted = {*map(stem, folded(ref).split())} - stop_words()
-        return found.described or 2 * len(wanted & {*map(stem, words)}) >= max(1, len(wanted))
+        described = found.titled or (found.described and len(wanted) > 1)
+        return described or 2 * len(wanted & {*map(stem, words)}) >= max(1, len(wanted))
 
     def _not_found(self, ref: str, mentions: int = 0) -> NotFoundError:
         """Build the error; `mentions` counts the sessions with these words in their texts."""

@@ -171,7 +171,8 @@ def _redacting(read: Callable[[int], Entry], redact: Redactor) -> Callable[[int]
     def clean(row: int) -> Entry:
         entry = read(row)
         texts = tuple(redact(text).text for text in entry.texts)
-        return msgspec.structs.replace(entry, texts=texts)
+        sent = None if entry.sent is None else tuple(redact(text).text for text in entry.sent)
+        return msgspec.structs.replace(entry, texts=texts, sent=sent)
 
     return clean
 

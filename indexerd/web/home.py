@@ -37,6 +37,7 @@ QUERY_MAX, VALUE_MAX, TITLE_MAX, GIST_MAX, SNIPPET_MAX, FACT_MAX = 500, 4096, 20
 PROJECTS, TAGS = 6, 8  # shown; the rest is folded
 HIT_TAGS = 40  # of the hits, the most frequent
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
+PARTS_MAX = 6  # of a path, to tell projects apart
 SORTS = {  # names of orders, and headings
     "": ("recent", ""),
     "prompts": ("most prompts", "Most prompts first"),
@@ -193,12 +194,13 @@ def _projects(counted: Sequence[Row], filters: Filters, home: str) -> list[Shown
 
 
 def places_of(cwds: Sequence[str], home: str, filters: Filters = Filters()) -> list[Shown]:  # noqa: B008 - frozen
-    """Describe directories, with the one above where two have the same name."""
+    """Describe directories, with those above where two would have the same name."""
     places = [place_of(cwd, filters, home) for cwd in cwds]
-    names = Counter(place["name"] for place in places)
-    for place in places:
-        if names[place["name"]] > 1:
-            place["name"] = "/".join(place["path"].split("/")[-2:])
+    for parts in range(2, PARTS_MAX):
+        names = Counter(place["name"] for place in places)
+        for place in places:
+            if names[place["name"]] > 1:
+                place["name"] = "/".join(place["path"].split("/")[-parts:])
     return places
 
 

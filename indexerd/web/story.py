@@ -87,6 +87,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     type: str
     time: str
     text: str  # of a tool's only result: its text
+    sent: str = ""  # in an export as JSON: what the model got in place of a prompt's text
     parent_id: str | None = None
     above: int = -2  # place of the parent in the list, or ROOT
     ordinal: int = -1
@@ -186,6 +187,7 @@ def node_of(
         before = beside_results(entry, entry.texts)
         whole = whole if before is None or len(results) == 1 else before
     text = room.fit(entry, "text", whole)
+    asks = entry.kind is Kind.USER and entry.sent is not None
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
@@ -193,6 +195,7 @@ def node_of(
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
+        sent=room.fit(entry, "sent", "\n".join(entry.as_sent)) if asks and room.whole else "",
         role=shown_word(entry.role) if entry.role else None,
         length=len(whole) if len(whole) > room.most else 0,
         calls=_calls(entry, room),
@@ -210,9 +213,11 @@ def node_of(
 
 def _readable(entry: Entry, text: str) -> str:
     """Add what is asked and replied to a text; of a prompt, keep what a person typed."""
-    if entry.kind is Kind.USER and (typed := own_words(text)) != text:
-        more = f"{len(text) - len(typed):,} characters that a program put around it are left out"
-        text = f"{typed.strip()}\n\n*{more}.*"
+    if entry.kind is Kind.USER:
+        whole = text if entry.sent is None else "\n".join(entry.sent)
+        text = own_words(text).strip()
+        if (more := len(whole.strip()) - len(text)) > 0:
+            text += f"\n\n*{more:,} characters that a program put around it are left out.*"
     reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
     return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply)))
 

@@ -488,10 +488,11 @@ def _sentence(text: str) -> str:
 def _tags(facts: Facts, session: _Session, files: Sequence[str]) -> list[str]:
     """Return tickets, key words and files; no tag begins with a digit."""
     typed = "\n".join(text[:8000] for role, text in facts.messages[:400] if role == "user")
+    names = [basename(file).lower() for file in files]
     words = [
         *tickets(typed)[:3],
         *map(str.lower, session.key_words[:KEY_WORDS]),
-        *(basename(file).lower() for file in files[:3]),
+        *[name for name in names if name not in lexicon.EVERYWHERE.split()][:3],
     ]
     tags = dict.fromkeys(tag for word in words if (tag := plain(word)[:40].strip()))
     kept = [tag for tag in tags if not tag[0].isdigit()][:10]

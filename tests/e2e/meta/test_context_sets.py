@@ -61,16 +61,16 @@ CHANGES: list[tuple[str, list[str], str, str, str, list[str]]] = [
     ("files", TEN, "replace", "Set files: 10 items", "", TEN),
     ("files", [*TEN[:2], "/x", "/y"], "merge", "Merged files: 10 items", FULL_SET, TEN),
     ("files", [], "", "Cleared files", "", []),
-    ("files", ["no/such.py"], "", "Set files: 1 items", "no such file: no/such.py", ["no/such.py"]),
     ("applet", ["/80"], "", "Set applet: 1 items", "", ["/80"]),
     ("endpoints", ["/80"], "", "Set endpoints: 1 items", "", ["/80"]),
     ("ports", ["web 80", "h:1"], "", "Set ports: 2 items", "", ["web 80", "h:1"]),
     ("fles", [A], "", "Set fles: 1 items", OTHER, [A]),
 ]
 REFUSED: list[tuple[str, list[str], Any, str]] = [
-    *(("files", [*TEN, "x"], mode, "at most 10") for mode in ("replace", "merge")),
+    *(("files", [*TEN, "/x"], mode, "at most 10") for mode in ("replace", "merge")),
     *(("files", [A], mode, "replace or merge") for mode in ("append", "", 1)),
     ("ports", ["web 8080", "notaport"], "replace", "not a port: notaport"),
+    ("files", [A, "no/such.py"], "replace", "no such file: no/such.py"),
 ]
 
 
@@ -177,7 +177,7 @@ def test_changes_and_resumes_reach_subscribers(running: World, session: str) -> 
         alias = older.events(["caco.context"], timeout=20)
         put(running, session, "files", ["/w/a"])
         with pytest.raises(UsageError):
-            put(running, session, "files", list(map(str, range(11))))
+            put(running, session, "applet", list(map(str, range(11))))
         for _ in range(2):
             running.call("resume_context", session=session, resumeId="r")
         running.call("update", ref=session, setContext={"setName": "files", "items": []})
@@ -211,7 +211,7 @@ def test_the_commands_match_the_methods(world: World) -> None:
         found = world.run("context-get", ref, "--json")
         assert found == world.call("get_relevant_context", session=ref)
         assert world.run("footer", ref, "--json") == world.call("footer", ref=ref)
-        world.run("context-set", ref, "files", *map(str, range(11)), code=2)
+        world.run("context-set", ref, "applet", *map(str, range(11)), code=2)
         assert "at most 10" in world.stderr
     assert world.run("context-set", ref, "files", code=69) == ""
     assert world.run("context-get", ref, "--json") == found

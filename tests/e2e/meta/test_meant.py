@@ -9,7 +9,7 @@ import pytest
 from indexerd.errors import AmbiguousError, NotFoundError
 from tests.e2e.world import World
 
-SETS: dict[str, Any] = {"setName": "files", "items": ["theirs.txt"]}
+SETS: dict[str, Any] = {"setName": "files", "items": ["/theirs.txt"]}
 CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("update", "ref", {"title": "Theirs"}),
     ("label", "ref", {"entryId": "e", "text": "t"}),
