@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -234,6 +235,30 @@ def test_a_command_of_spec_kit_is_what_its_user_wrote(bare_world: World) -> None
     assert row["name"] == "Let readers export their notes as Markdown."
     hits = bare_world.run("search", "outline", "--json")["hits"]
     assert [hit for hit in hits if hit.get("role") == "user"] == []
+
+
+def test_what_the_client_put_around_a_prompt_is_exported(world: World) -> None:
+    """As JSON whole, redacted if asked; the other forms say that it is left out."""
+    around = (
+        "# Files mentioned by the user:\n\n## key.env: /w/key.env\n\n## My request for Codex:\n"
+    )
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    session = Rollout(1, 0)
+    session.turn(f"{around.replace('key.env:', secret)}Rotate it.")
+    session.write(world.root / "home")
+    world.read_once()
+    (node,) = [n for n in exported(world, session.id)["nodes"] if n["kind"] == "user"]
+    assert (node["text"], secret in node["sent"]) == ("Rotate it.", True)
+    assert "Files mentioned" in node["sent"]
+    redacted = json.dumps(exported(world, session.id, "--redact"))
+    assert "Files mentioned" in redacted
+    assert secret not in redacted
+    left_out = f"{len(node['sent'].strip()) - len('Rotate it.')} characters that a program put"
+    assert left_out in world.run("export", session.id, "--format", "md")
+
+
+def exported(world: World, ref: str, *options: str) -> Any:
+    return json.loads(world.run("export", ref, "--format", "json", *options))
 
 
 def test_changes_that_only_events_record_are_shown_once(world: World) -> None:

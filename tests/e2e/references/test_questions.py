@@ -76,6 +76,9 @@ def test_the_command_prints_answer_citations_and_notes(running: World) -> None:
     assert lines[1].startswith("confidence: ")
     assert f"> [{session.last}]" not in lines
     assert text.count(WORDS) == 1
+    session.turn("Which levels have they?", "Alerts have two levels:\n\n- red: pager\n- blue: mail")
+    running.seen(session)
+    assert running.run("ask", session.id, "which levels have alerts?").count("red: pager") == 1
     found = running.run("--json", "ask", session.id, "why alerts to a file?")
     assert found["sessionId"] == session.id
     assert found["usage"]["model"] == "local/extractive"
