@@ -171,9 +171,13 @@ def test_a_prompt_sent_again_is_no_rewind() -> None:
     lost = user("u3", "a2", "three")
     again = user("v3", "a2", "three") + answer("a3", "v3", "A3")
     answered = lost + answer("x3", "u3", "X3")
-    for began, named, counted in ((lost, "a3", 4), (answered, "a3", 4), (answered, "x3", 1)):
+    late = b"".join(user(f"w{n}", f"w{n - 1}" if n else "a3", f"w{n}") for n in range(3))
+    for began, then, named, counted in (
+        *((lost, b"", "a3", 4), (answered, b"", "a3", 1), (answered, b"", "x3", 1)),
+        *((answered, late, "w2", 7), (answered, late, "x3", 1)),
+    ):
         end = boundary("b1", named) + summary("c1", "b1") + user("u4", "c1", "four")
-        state = state_of(TALK + began + again + end)
+        state = state_of(TALK + began + again + then + end)
         assert (state.user_messages(), state.leaf_id) == (counted, "u4")
 
 

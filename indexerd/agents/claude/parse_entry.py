@@ -77,7 +77,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         results=tuple([_result(line, result, len(results)) for result in results]),
         sent=sent if sent != seen else None,
         sent_as="user" if hook or what.code == PROMPTED else None,
-        restarts=what.code == PROMPTED and not string(line.get("parentUuid")),
+        restarts=what.code == PROMPTED and line.get("parentUuid", "") is None,
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
         error="Interrupted" if what.code == INTERRUPTED else "",
         plan=plan_of(line)[0] if what.code == PROMPTED else _plan_in(content),

@@ -23,8 +23,8 @@ Only a human makes a real branch. So:
   type `progress` for the row above it; if no line names a parent, lines follow each other in file
   order;
 - `compact_boundary`, or a summary without one, goes below the row it follows; but it is a root if
-  it keeps no messages, an answered prompt was taken back before it, and the row that it names is
-  not on the path: that may be on the abandoned branch. A plan's prompt goes there, too;
+  it keeps no messages and an answered prompt was taken back shortly before it, or the row it names
+  is not on the path: that may be on the abandoned branch. A plan's prompt goes there, too;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
   are logged again) gets a new id, and counts only if the first is not on its path, as does a
   prompt that was recorded twice.
@@ -79,6 +79,7 @@ from indexerd.times import iso_ms
 _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
+_DOUBTED = 3  # prompts since one was taken back: the new one, and two more
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 # The best kind first; of each kind the newest counts, and a blank title clears only its kind. A
@@ -116,7 +117,7 @@ class Memory(msgspec.Struct):
     chained: bool = False  # some line has named a parent
     tail: int = -1  # the newest row of the main conversation, whatever its kind
     opener: int = -1  # the row that opened the current turn
-    rewound: bool = False  # a prompt was taken back since the newest compact_boundary
+    rewound: int = 0  # prompts since one was taken back after the newest compact_boundary
     boundary: int = -1  # the newest compact_boundary's row
     again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest new id
     lost: dict[str, int] = msgspec.field(default_factory=dict)  # id without a row -> its stand-in
@@ -328,6 +329,7 @@ def _lead(tree: Tree, memory: Memory, row: int, what: LineClass) -> None:
         tree.leaf = row
         if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
             memory.opener = row
+        memory.rewound += memory.rewound > 0 and what.code == PROMPT
         memory.turns += what.kind is Kind.ASSISTANT and what.code & TURN_MASK > 0
 
 
@@ -363,7 +365,8 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
         return above
     if place != leaf:
         if not follows and place < memory.opener:
-            memory.rewound |= tree.kind(leaf) is not Kind.USER  # else a prompt was sent again
+            if tree.kind(leaf) is not Kind.USER:  # else a prompt was sent again
+                memory.rewound = 1
             return above  # the human went back
         if not _reaches(tree, leaf, place):
             return above
@@ -378,7 +381,9 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     """
     metadata = as_dict(line.get("compactMetadata"))
     keeps = any(isinstance(metadata.get(key), dict) for key in _KEPT)
-    rewound, memory.rewound = memory.rewound, False
+    rewound, memory.rewound = memory.rewound, 0
+    if 0 < rewound <= _DOUBTED and not keeps:
+        return ROOT
     named = tree.index.get(string(line.get("logicalParentUuid")), ROOT if rewound else tree.leaf)
     if named >= 0 and _reaches(tree, tree.leaf, named):
         return tree.leaf
