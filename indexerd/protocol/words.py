@@ -15,8 +15,8 @@ NO_MATCH = "no session matches these filters"  # a warning of `search`
 _PLACES = {"name": "title", "cwd": "directory"}
 _BY_ROLE = {"user": "your prompt", "assistant": "answer"}
 _WHO = {"user": "You", "reply": "You", "assistant": "Answer"}
-_WHO |= {"inserted": "Inserted by the client", "tool": "Result", "toolResult": "Result"}
-_WHO |= {"bash": "Shell command", "custom": "Client", "branch_summary": "Abandoned branch"}
+_WHO |= {"inserted": "Inserted by the agent", "tool": "Result", "toolResult": "Result"}
+_WHO |= {"bash": "Shell command", "custom": "Note", "branch_summary": "Abandoned branch"}
 
 
 def place(hit: Mapping[str, Any]) -> str:

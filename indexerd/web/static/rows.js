@@ -12,8 +12,8 @@
   const BEFORE = 30; // characters before a found word
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
-    user: "You", reply: "You", task: "Task from the parent session", plan: "Plan to carry out", assistant: "Answer", tool: "Result", inserted: "Inserted by the client",
-    bash: "Shell command", system: "System", custom: "Client", compaction: "Compaction",
+    user: "You", reply: "You", task: "Task from the parent session", plan: "Plan to carry out", assistant: "Answer", tool: "Result", inserted: "Inserted by the agent",
+    bash: "Shell command", system: "System", custom: "Note", compaction: "Compaction",
     branch_summary: "Abandoned branch", setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
   const opened = new Map(); // what the reader opened and closed, by key

@@ -71,9 +71,9 @@ def test_commands_and_notices_read_as_on_the_screen(running: World) -> None:
     session.prompt(NOTICE, origin={"kind": "task-notification"})
     wait(running, session.id, leafId=session.say("I see."))
     assert shown(running, session)[2:] == [
-        *("* Client: /plugin add x", "* Client: Added x to 3 <files>", "* Client: /plugin add x"),
-        *("* Shell command: git status", "* Client: on main no upstream"),
-        *("* Inserted by the client: Command finished All green.", "> Answer: I see."),
+        *("* Note: /plugin add x", "* Note: Added x to 3 <files>", "* Note: /plugin add x"),
+        *("* Shell command: git status", "* Note: on main no upstream"),
+        *("* Inserted by the agent: Command finished All green.", "> Answer: I see."),
     ]
     for form in ("md", "html", "json"):
         text = running.run("export", session.id, "--format", form)
