@@ -129,9 +129,9 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @cli.command(cli.REF, cli.flag("--as-sent", "Show the exact redacted prompt that would be sent."))
-def show(ref: str, *, as_sent: bool) -> Iterator[str]:
+def show(ref: str, *, as_sent: bool) -> None:
     """Show one session: metadata and facts."""
-    return shown(ref, as_sent=as_sent)
+    render.page(shown(ref, as_sent=as_sent))
 
 
 def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
@@ -451,7 +451,8 @@ def picked() -> Iterable[str]:
     if choice is None:
         return ()
     if choice.action == "show":
-        return shown(choice.row["sessionId"], as_sent=False)
+        render.page(shown(choice.row["sessionId"], as_sent=False))
+        return ()
     return _opened(choice.row, run=True)
 
 
