@@ -11,6 +11,7 @@
   const narrow = matchMedia("(max-width: 899px)");
   const NEAR = 20; // entries after the one that is read, as those of a client have no row
   let view = { leaf: -1, target: -1, files: false };
+  let left = 0; // how far the conversation was scrolled when the files were shown
   let enters = false; // whether the focus moves to what is shown next
 
   // -- what is shown --------------------------------------------------------------------------
@@ -34,14 +35,15 @@
 
   function show() {
     if (location.hash === "#path") return; // the skip link
-    const before = view;
+    const before = view, at = scrollY;
     view = asked();
+    if (view.files && !before.files) left = at;
     const other = view.leaf !== before.leaf;
     if (other) talk.draw(view.leaf);
     placeTree();
     look();
     if (!view.files) aim(true);
-    if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, 0);
+    if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, view.files || other ? 0 : left);
     if (view.target < 0 && view.leaf === story.doc.leaf) requestAnimationFrame(follow);
     if (enters) (document.querySelector("#path .aim") || $("path")).focus({ preventScroll: true });
     enters = false;
