@@ -175,6 +175,7 @@ def test_a_prompt_sent_again_is_no_rewind() -> None:
     for began, then, named, counted in (
         *((lost, b"", "a3", 4), (answered, b"", "a3", 1), (answered, b"", "x3", 1)),
         *((answered, late, "w2", 7), (answered, late, "x3", 1)),
+        (answered, late + line("system", "s1", "w2", subtype="turn_duration"), "s1", 7),
     ):
         end = boundary("b1", named) + summary("c1", "b1") + user("u4", "c1", "four")
         state = state_of(TALK + began + again + then + end)

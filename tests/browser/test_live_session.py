@@ -309,7 +309,7 @@ EDITED = [
     said("e", "d", "toolResult", "Edited.", toolCallId="2", toolName="edit", at=3),
     said("f", "e", "assistant", content=[call("3", "write", LONG)], at=4),
     said("g", "f", "toolResult", "No.", toolCallId="3", toolName="write", isError=True, at=5),
-    said("h", "g", "assistant", content=[call("4", "edit", CHANGE)], at=6),
+    said("h", "g", "assistant", content=[call("4", "edit", CHANGE | {"path": "alerts.py"})], at=6),
     said("i", "h", "toolResult", "Edited.", toolCallId="4", toolName="edit", at=7),
     said("j", "i", "assistant", "Done with `table()`.", at=8),
 ]  # fmt: skip

@@ -387,7 +387,8 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     named = tree.index.get(string(line.get("logicalParentUuid")), ROOT if rewound else tree.leaf)
     if named >= 0 and _reaches(tree, tree.leaf, named):
         return tree.leaf
-    return ROOT if rewound and not keeps else named
+    follows = named >= 0 and _reaches(tree, named, tree.leaf)  # bookkeeping below the leaf
+    return ROOT if rewound and not (keeps or follows) else named
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:

@@ -4,9 +4,8 @@ Titles that somebody wrote in the session come first: the agent's own, a pull re
 an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs by how many
 messages have it (a request counts twice), so the best title is about most of the session. One of a
 part gets the next best after a semicolon; one of many small parts gets words of the user that most
-messages have, or they follow the project. Each sentence is the session's own, perhaps shortened. A
-result or a decision that a later message takes back is left out, and what was only asked for is no
-result.
+messages have. Each sentence is the session's own, perhaps shortened. A result or a decision that a
+later message takes back is left out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _RETRACTIONS = 100  # newest sentences that take something back
 _NAMED_MAX, _WHOLE = 112, 60  # characters of a name; of a title that is not cut in a phrase
 _FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
 _EARLY = 5  # turns, after which an agent's title may tell of the first alone
-_MANY, _SMALL, _TINY, _SUBJECTS = 20, 0.7, 0.2, 4  # turns; of the work; words
+_MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "commit": 1.6, "issue": 1.4}
@@ -173,7 +172,7 @@ class _Session:
         written = best.kind in (*_TITLE_WORTH, "recap")
         part = best.part if written else max(best.part, self._share(name))
         if part < _SMALL and turns >= _MANY and best.kind != "plan":
-            return self._of_many(name, best.part)
+            return self._of_many(name)
         return self._with_another(name, topics(best.text), part) or name
 
     def _with_another(self, name: str, known: frozenset[str], part: float) -> str:
@@ -189,12 +188,11 @@ class _Session:
                 return f"{name}; {second}"
         return ""
 
-    def _of_many(self, name: str, part: float) -> str:
-        """Add the subjects of most messages to the project, or to a name that tells enough."""
-        project = _project(self._facts) if part < _TINY else ""
-        known = topics(f"{project or name} claude codex")
+    def _of_many(self, name: str) -> str:
+        """Add the subjects of most messages to a name."""
+        known = topics(f"{name} claude codex")
         more = [word for word in self._asked if not topics(word) & known][:_SUBJECTS]
-        return (f"{project}: " if project else f"{name} + ") + ", ".join(more) if more else name
+        return f"{name} + {', '.join(more)}" if more else name
 
     def _names(self) -> Iterator[_Name]:
         """Yield texts for a name, of which `headline` makes one."""

@@ -162,9 +162,9 @@ CLAUSE = lazy_pattern(  # where a long request may end
 DULL = """add agree answer back brief call change check clean clear code comment continue
     conversation create current day default describe detail down easy end ensure error existing
     explain file finally fix happen hello hey http https id implement issue job kind main minute
-    move new note number off old part parts place point points print problem question read ready
-    reason remove rename request result review run second seconds session stop ticket time turn
-    understand update user verify week write"""
+    meet move new nice note number off old part parts place point points print problem question
+    read ready reason remove rename request result review run second seconds session stop ticket
+    time turn understand update user verify week write"""
 # Words without a subject in other languages, without accents.
 FOREIGN = """em nas uma nao sem seu isso foi tem vou agora todo cac cho cua khong duoc и на по для
     не что это как из от за но же если или все бы он мы вы так уже да нет чтобы при до"""

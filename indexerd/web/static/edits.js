@@ -51,8 +51,9 @@
     for (const place of path) {
       for (const call of story.nodes[place].calls || []) {
         for (const edit of call.edits || []) {
-          if (!files.has(edit.path)) files.set(edit.path, []);
-          files.get(edit.path).push({ edit, place, failed: call.failed });
+          const name = local(edit.path); // an agent names the same file both ways
+          if (!files.has(name)) files.set(name, []);
+          files.get(name).push({ edit, place, failed: call.failed });
         }
       }
     }

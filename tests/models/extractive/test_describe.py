@@ -153,7 +153,11 @@ SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", "Done in t
         (SMALL, {}, "Remove the border around the date"),
         ([*SMALL, ASKED, LONG], {}, f"{TENANTS}; Remove the border around the date"),
         (8 * SMALL, {}, "Remove the border around the date + buttons, corners"),
-        (8 * SMALL, {"cwd": "/srv/planner"}, "planner: buttons, corners, border, date"),
+        (
+            8 * SMALL,
+            {"cwd": "/srv/planner"},
+            "Remove the border around the date + buttons, corners (planner)",
+        ),
     ],
 )
 def test_a_name_of_a_part_tells_other_subjects(
