@@ -215,9 +215,10 @@ def _readable(entry: Entry, text: str) -> str:
     """Add what is asked and replied to a text; of a prompt, keep what a person typed."""
     if entry.kind is Kind.USER:
         whole = text if entry.sent is None else "\n".join(entry.sent)
-        text = own_words(text).strip()
-        if (more := len(whole.strip()) - len(text)) > 0:
-            text += f"\n\n*{more:,} characters that a program put around it are left out.*"
+        typed = own_words(text).strip()
+        if (more := len(whole.strip()) - len(typed)) > 0:
+            note = f"{more:,} characters that a program put around it are left out"
+            text = f"{typed}\n\n*{note}.*"
     reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
     return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply)))
 

@@ -51,6 +51,7 @@ _NOTHING = re.compile(
 )
 _PICTURE = "[Image]"  # codex's own text for a message of pictures alone
 _SUMMARY_START = "Another language model started to solve this problem"
+_ATTACHED, _FILES = "[Files]", "# Files mentioned by the user:"  # a message of files alone
 _REQUEST = "## My request for Codex:"
 _TAG = re.compile(
     r"<(environment_context|user_instructions|skill|user_shell_command|turn_aborted"
@@ -311,8 +312,11 @@ def said_in(content: list[Fields]) -> tuple[str, list[str]]:
         if text and not (pictured and _IMAGE_TAG.fullmatch(text)):
             rest = _unwrapped(text)
             (rests if rest else notices).append(rest or text)
-    words = "\n".join(rests)
-    words = (words.partition(_REQUEST)[2] if _REQUEST in words else words).strip()
+    words, files = "\n".join(rests), ""
+    if _REQUEST in words:
+        around, _, words = words.partition(_REQUEST)
+        files = _ATTACHED if around.startswith(_FILES) and not pictured else ""
+    words = words.strip() or files
     return words or (_PICTURE if pictured and not notices else ""), notices
 
 

@@ -245,9 +245,11 @@ def test_what_the_client_put_around_a_prompt_is_exported(world: World) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6" * 3
     session = Rollout(1, 0)
     session.turn(f"{around.replace('key.env:', secret)}Rotate it.")
+    session.turn(around)
     session.write(world.root / "home")
     world.read_once()
-    (node,) = [n for n in exported(world, session.id)["nodes"] if n["kind"] == "user"]
+    node, files = [n for n in exported(world, session.id)["nodes"] if n["kind"] == "user"]
+    assert files["text"] == "[Files]"
     assert (node["text"], secret in node["sent"]) == ("Rotate it.", True)
     assert "Files mentioned" in node["sent"]
     redacted = json.dumps(exported(world, session.id, "--redact"))
