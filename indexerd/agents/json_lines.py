@@ -216,7 +216,8 @@ def own_words(text: str) -> str:
     """Return what a person wrote of a prompt, which may be "".
 
     A block that indexerd put before it is cut off: foreign lines in it are quoted, so the first
-    unquoted `---` ends it. Of a template of another program, only the user's input counts.
+    unquoted `---` ends it. Of a template of another program, only the user's input counts; where
+    that is not known, what the template says of itself stands for it.
     """
     for template in _TEMPLATES:
         if filled := template.match(text):

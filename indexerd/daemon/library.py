@@ -288,6 +288,7 @@ class Library:
         ]
 
     def _is_fork(self, info: SessionInfo) -> bool:
+        """Return whether what a session copied counts in another: its origin, if that is here."""
         origin = self._rows.parents.parent(info).session_id or ""
         return info.subagent or self.files.info(origin) is not None
 

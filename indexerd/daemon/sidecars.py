@@ -78,7 +78,10 @@ class Sidecars:
         return new | {"warnings": list(edited.warnings)} if edited.warnings else new
 
     async def _named(self, row: Row, label: params.EntryLabel) -> params.EntryLabel:
-        """Complete the id of a label's entry; NotFoundError if there is neither."""
+        """Complete the id of a label's entry; NotFoundError if there is no such entry.
+
+        A label whose entry is gone can be removed.
+        """
         try:
             return await self.pool.read(
                 row["sessionId"],

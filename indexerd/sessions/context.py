@@ -152,6 +152,7 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
     stays = range(len(path)) if at is None else _kept(state, path, at, read)
+    # The agent may have begun a new context for a plan.
     begun = (n for n in reversed(range(at or 0, len(path))) if state.codes[path[n]] == PROMPTED)
     start = next((place for place in begun if read(path[place]).restarts), None)
     stays = stays if start is None else range(start, len(path))

@@ -14,6 +14,13 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202e\ud800"
 TEXT = st.text(st.sampled_from(HOSTILE + "ab/:.%#? \n"), max_size=12)
 
 
+def test_projects_that_end_alike_are_told_apart() -> None:
+    """By as many directories above them as that takes."""
+    cwds = ["/w/a/x/dl", "/w/b/x/dl", "/w/c/y/dl", "/w/shop"]
+    names = [place["name"] for place in home.places_of(cwds, "/home/eva")]
+    assert names == ["a/x/dl", "b/x/dl", "y/dl", "shop"]
+
+
 @given(TEXT, TEXT, TEXT, st.sampled_from(["", "7d", "never"]))
 def test_an_address_comes_back_as_it_was(q: str, agent: str, project: str, since: str) -> None:
     """S4.24: every part is encoded, so none adds a parameter or leads to another host."""

@@ -22,9 +22,10 @@ Only a human makes a real branch. So:
 - an unknown parent stands for the row that was the leaf when it was first named, and a line of
   type `progress` for the row above it; if no line names a parent, lines follow each other in file
   order;
-- `compact_boundary`, or a summary without one, goes below the row it follows; but it is a root if
-  it keeps no messages and an answered prompt was taken back shortly before it, or the row it names
-  is not on the path: that may be on the abandoned branch. A plan's prompt goes there, too;
+- `compact_boundary`, a summary without one, and the prompt of a plan that begins a new context go
+  below the row they follow. But after an answered prompt was taken back, a boundary that keeps no
+  messages is a root, if that was shortly before or the boundary names a row off the path: the row
+  that it names may be on the abandoned branch;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
   are logged again) gets a new id, and counts only if the first is not on its path, as does a
   prompt that was recorded twice.
@@ -376,19 +377,20 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
 def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     """Find the row that a compaction follows, or ROOT if that is in doubt.
 
-    It is the path's end, unless the line names a row on another branch, to which the human went
-    back.
+    It is the path's end, or the row that the line names: on another branch, to which the human
+    went back, or below the path's end, where it is bookkeeping.
     """
     metadata = as_dict(line.get("compactMetadata"))
     keeps = any(isinstance(metadata.get(key), dict) for key in _KEPT)
     rewound, memory.rewound = memory.rewound, 0
-    if 0 < rewound <= _DOUBTED and not keeps:
+    doubted = rewound > 0 and not keeps
+    if doubted and rewound <= _DOUBTED:
         return ROOT
-    named = tree.index.get(string(line.get("logicalParentUuid")), ROOT if rewound else tree.leaf)
+    named = tree.index.get(string(line.get("logicalParentUuid")), ROOT if doubted else tree.leaf)
     if named >= 0 and _reaches(tree, tree.leaf, named):
         return tree.leaf
-    follows = named >= 0 and _reaches(tree, named, tree.leaf)  # bookkeeping below the leaf
-    return ROOT if rewound and not (keeps or follows) else named
+    below = named >= 0 and _reaches(tree, named, tree.leaf)
+    return named if below or not doubted else ROOT
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:

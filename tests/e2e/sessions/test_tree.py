@@ -132,6 +132,7 @@ def test_ids_on_a_terminal_are_as_short_as_commands_accept(running: World, colum
     for text in ("mine", None):
         running.call("label", ref=session.id, entryId=short, text=text)
         assert running.call("get", ref=session.id)["labels"] == ({ids[1]: text} if text else {})
+    error_of(running, NotFoundError, "label", ref=session.id, entryId="nonsense", text=None)
     several = error_of(running, NotFoundError, "path", ref=session.id, leaf=ids[1][:9])
     assert several.startswith(f"3 entries begin or end with {ids[1][:9]}")
 
