@@ -318,6 +318,17 @@ def test_a_name_elsewhere_is_meant_before_a_text_here() -> None:
         assert resolve("flat-file", cwd=BESIDE).session_id == named.session_id
 
 
+def test_a_word_of_a_description_alone_offers_nothing() -> None:
+    """S0.48: of one word, only sessions whose name or first prompt has it are near."""
+    with scratch() as texts:
+        told = row(BUTTON.session_id, name=BUTTON.name, cwd=HERE, description="Not a flat file.")
+        fill(texts, told)
+        resolve = partial(Names([BUTTON]).resolve, search=partial(best_sessions, texts, limit=10))
+        with pytest.raises(NotFoundError):
+            resolve("flat")
+        assert candidates(resolve, "flat file", fuzzy=False) == [BUTTON.name]
+
+
 def test_the_asking_session_is_not_resolved_by_its_own_words() -> None:
     """A session whose own first words are the name is skipped, unless its id is given."""
     asking = session(23, "Confirm button refactor", named=False)

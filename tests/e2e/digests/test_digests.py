@@ -148,6 +148,8 @@ def test_a_digest_on_request_below_the_threshold(running: World) -> None:
     session.talk(11)
     running.seen(session)
     before = running.fingerprint()
+    last = running.run("history", session.id).splitlines()[-1]
+    assert last.endswith("; these are the last 10, --full has all")
     text = running.run("digest", session.id)
     assert "24 -> 11 messages (54.2% less)" in text
     assert "messages 1-14 are" in text

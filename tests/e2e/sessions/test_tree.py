@@ -126,6 +126,10 @@ def test_ids_on_a_terminal_are_as_short_as_commands_accept(running: World, colum
         whole = {line.split()[0] for line in running.run(command, session.id).splitlines()}
         assert shown == {key[:12] for key in ids if key in whole}
         assert ("Prompt 0, which" in got.decode()) is (command != "branches")
+    session.entry("thinking_level_change", thinkingLevel="high")
+    running.seen(session)
+    assert "[thinking_level_change]" in running.run("tree", session.id, "--filter", "all")
+    assert "[thinking_level_change]" not in running.run("path", session.id)
     short = ids[1][:12]
     assert running.call("path", ref=session.id, leaf=short)["leafId"] == ids[1]
     assert running.call("branch", ref=session.id, leaf=short)["entries"] == 2
