@@ -65,8 +65,8 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
         if len(pipeline.jobs) >= MANY:
             _speed_up(pipeline, stack)
         waiting = await _run_due(pipeline, show)
-    show("Making digests", 0, 0)
-    await digests.run(once=True)
+        show("Making digests", 0, 0)
+        await digests.run(once=True)
     outcomes = pipeline.indexer.outcomes
     failed = {key: end for key, end in outcomes.items() if not isinstance(end, Done)}
     late = [key for key, why in waiting.items() if why == "back_off"]
