@@ -41,7 +41,7 @@ from indexerd.web.questions import asked
 
 LABEL_MAX, DETAIL_MAX, LINE_MAX, NAME_MAX, ID_MAX = 400, 500, 200, 64, 256  # characters
 PATH_MAX = 4096
-CALLS_MAX = 50  # of a node
+CALLS_MAX = 1000  # of a node; no client writes so many
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
 _BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
