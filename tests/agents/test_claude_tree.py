@@ -166,20 +166,28 @@ def test_a_compaction_continues_the_path() -> None:
     assert state.new_user_messages("a2") == 1
 
 
-def test_a_prompt_sent_again_is_no_rewind() -> None:
-    """Only after an answered prompt was taken back may a boundary name an abandoned branch."""
+def test_a_compaction_goes_on_after_a_prompt_was_taken_back() -> None:
+    """It follows the path's end, or the abandoned branch if its boundary names that."""
     lost = user("u3", "a2", "three")
     again = user("v3", "a2", "three") + answer("a3", "v3", "A3")
     answered = lost + answer("x3", "u3", "X3")
     late = b"".join(user(f"w{n}", f"w{n - 1}" if n else "a3", f"w{n}") for n in range(3))
     for began, then, named, counted in (
-        *((lost, b"", "a3", 4), (answered, b"", "a3", 1), (answered, b"", "x3", 1)),
-        *((answered, late, "w2", 7), (answered, late, "x3", 1)),
+        *((lost, b"", "a3", 4), (answered, b"", "a3", 4), (answered, b"", "x3", 4)),
+        *((answered, late, "w2", 7), (answered, late, "x3", 4), (answered, late, None, 7)),
         (answered, late + line("system", "s1", "w2", subtype="turn_duration"), "s1", 7),
     ):
         end = boundary("b1", named) + summary("c1", "b1") + user("u4", "c1", "four")
         state = state_of(TALK + began + again + then + end)
         assert (state.user_messages(), state.leaf_id) == (counted, "u4")
+
+
+def test_a_notice_takes_no_prompt_back() -> None:
+    """A task's end that names an earlier answer goes to the path's end."""
+    notice = user("n1", "a1", "<task-notification>\n<task-id>b8</task-id>\n</task-notification>")
+    data = TALK + notice + answer("a3", "n1", "A3")
+    state = state_of(data)
+    assert (prompts(data, state), answers(data, state)) == (["one", "two"], ["A1", "A2", "A3"])
 
 
 def test_a_new_context_continues_the_path() -> None:

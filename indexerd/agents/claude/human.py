@@ -163,6 +163,11 @@ def _by_machine(line: Fields, text: str) -> int | None:
     return PROMPTED if machine else None
 
 
+def is_notice(line: Fields) -> bool:
+    """Return whether a prompt tells of another agent or task: nobody went back to write it."""
+    return "\n".join(words(content_of(line))).startswith(_NOTICE)
+
+
 def plan_of(line: Fields) -> tuple[str, str]:
     """Return the heading of the plan that a line carries out, and the session that made the plan.
 

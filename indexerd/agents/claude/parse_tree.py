@@ -15,17 +15,15 @@ Following `parentUuid` alone loses half a conversation: one answer is several li
 parallel tools are children of different ones, and the next line names only one of these siblings.
 Only a human makes a real branch. So:
 
-- an answer, a result or a queued prompt that names a row on the path goes to the path's end; one
-  that names a row off the path continues that other branch;
+- an answer, a result, a notice or a queued prompt that names a row on the path goes to the path's
+  end; one that names a row off the path continues that other branch;
 - a typed prompt goes below the row it names, unless that row is in the current turn: then it goes
   to the path's end;
 - an unknown parent stands for the row that was the leaf when it was first named, and a line of
   type `progress` for the row above it; if no line names a parent, lines follow each other in file
   order;
 - `compact_boundary`, a summary without one, and the prompt of a plan that begins a new context go
-  below the row they follow. But after an answered prompt was taken back, a boundary that keeps no
-  messages is a root, if that was shortly before or the boundary names a row off the path: the row
-  that it names may be on the abandoned branch;
+  below the row they follow, which a boundary names if it is not the path's end;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
   are logged again) gets a new id, and counts only if the first is not on its path, as does a
   prompt that was recorded twice.
@@ -57,6 +55,7 @@ from indexerd.agents.claude.human import (
     RESULTS,
     content_of,
     heading_of,
+    is_notice,
     plan_of,
     preview,
     said,
@@ -80,7 +79,6 @@ from indexerd.times import iso_ms
 _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
-_DOUBTED = 3  # prompts since one was taken back: the new one, and two more
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 # The best kind first; of each kind the newest counts, and a blank title clears only its kind. A
@@ -92,7 +90,6 @@ _COPYING = re.compile(r".*/agent-a(?:compact|prompt_suggestion|side_question)-")
 _OBSERVING = "-claude-mem-observer-sessions/"  # in which a plug-in follows another session
 _ASKING, _PLANNING = "AskUserQuestion", "ExitPlanMode"  # tools that wait for the user
 _TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # these move the leaf
-_KEPT = ("preservedSegment", "preservedMessages")  # in a compaction's metadata
 Place = tuple[int, int]  # offset and length of a line in the file
 
 
@@ -118,7 +115,6 @@ class Memory(msgspec.Struct):
     chained: bool = False  # some line has named a parent
     tail: int = -1  # the newest row of the main conversation, whatever its kind
     opener: int = -1  # the row that opened the current turn
-    rewound: int = 0  # prompts since one was taken back after the newest compact_boundary
     boundary: int = -1  # the newest compact_boundary's row
     again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest new id
     lost: dict[str, int] = msgspec.field(default_factory=dict)  # id without a row -> its stand-in
@@ -296,7 +292,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place
     own = string(line.get("uuid"))
     boundary = line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
     key = own or _free(tree, f"L{tree.seen}")
-    above = _before_boundary(tree, memory, line) if boundary else _above(tree, memory, line, what)
+    above = _before_boundary(tree, line) if boundary else _above(tree, memory, line, what)
     old = tree.index.get(key)
     if old is not None:
         same = not line.get("parentUuid") or above == tree.parent(old)
@@ -330,7 +326,6 @@ def _lead(tree: Tree, memory: Memory, row: int, what: LineClass) -> None:
         tree.leaf = row
         if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
             memory.opener = row
-        memory.rewound += memory.rewound > 0 and what.code == PROMPT
         memory.turns += what.kind is Kind.ASSISTANT and what.code & TURN_MASK > 0
 
 
@@ -346,7 +341,8 @@ def _follows(what: LineClass) -> bool:
 
 
 def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
-    leaf, named, follows = tree.leaf, string(line.get("parentUuid")), _follows(what)
+    leaf, named = tree.leaf, string(line.get("parentUuid"))
+    follows = _follows(what) or (what.code == PROMPTED and is_notice(line))
     if not named:
         if not memory.chained:
             return memory.tail
@@ -366,31 +362,19 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
         return above
     if place != leaf:
         if not follows and place < memory.opener:
-            if tree.kind(leaf) is not Kind.USER:  # else a prompt was sent again
-                memory.rewound = 1
             return above  # the human went back
         if not _reaches(tree, leaf, place):
             return above
     return leaf
 
 
-def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
-    """Find the row that a compaction follows, or ROOT if that is in doubt.
+def _before_boundary(tree: Tree, line: Fields) -> int:
+    """Find the row that a compaction follows: the path's end, or the row that the line names.
 
-    It is the path's end, or the row that the line names: on another branch, to which the human
-    went back, or below the path's end, where it is bookkeeping.
+    That is on another branch, to which the human went back, or bookkeeping below the path's end.
     """
-    metadata = as_dict(line.get("compactMetadata"))
-    keeps = any(isinstance(metadata.get(key), dict) for key in _KEPT)
-    rewound, memory.rewound = memory.rewound, 0
-    doubted = rewound > 0 and not keeps
-    if doubted and rewound <= _DOUBTED:
-        return ROOT
-    named = tree.index.get(string(line.get("logicalParentUuid")), ROOT if doubted else tree.leaf)
-    if named >= 0 and _reaches(tree, tree.leaf, named):
-        return tree.leaf
-    below = named >= 0 and _reaches(tree, named, tree.leaf)
-    return named if below or not doubted else ROOT
+    named = tree.index.get(string(line.get("logicalParentUuid")), tree.leaf)
+    return tree.leaf if _reaches(tree, tree.leaf, named) else named
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:
