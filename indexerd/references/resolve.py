@@ -357,19 +357,26 @@ class Names:
     def complete(self, args: Complete, now: float) -> list[dict[str, Any]]:
         """List live sessions whose id, or a word of whose name, starts with a prefix.
 
-        Only the nearest project's, newest first; `now` is in seconds since the epoch.
+        Only the nearest project's, newest first, and if none of them starts with the prefix itself,
+        those of the nearest project that do; `now` is in seconds since the epoch.
         """
         rows: Iterable[Named] = self._rows.values()
-        if prefix := (args.prefix or "").strip():
-            key = folded(prefix)  # its last word may be incomplete
+        prefix = (args.prefix or "").strip()
+        key = folded(prefix)  # its last word may be incomplete
+        if prefix:
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
             begun = self._names.any_of(name for name in names if f" {key}" in f" {name}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
-        live = [row.session_id for row in rows if row.live]
-        nearest = (self._rows[key] for key in self._nearest(live, args.cwd, args.exclude))
-        newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
+        live = [row for row in rows if row.live]
+        found = self._newest_near(live, args)
+
+        def starts(row: Named) -> bool:
+            return row.session_id.startswith(prefix) or folded(row.name).startswith(key)
+
+        if not any(map(starts, found)):
+            found = found[: args.limit // 2] + self._newest_near(filter(starts, live), args)
         items = []
-        for row in newest[: args.limit]:
+        for row in found[: args.limit]:
             name = label = clean_line(row.name, _NAME_MAX)
             seconds = now - row.modified / 1000
             if len(label) > _LABEL_MAX:
@@ -379,6 +386,11 @@ class Names:
             shown["age"] = ago if seconds < 7 * 86_400 else day
             items.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})
         return items
+
+    def _newest_near(self, rows: Iterable[Named], args: Complete) -> list[Named]:
+        nearest = self._nearest([row.session_id for row in rows], args.cwd, args.exclude)
+        found = map(self._rows.__getitem__, nearest)
+        return sorted(found, key=attrgetter("modified"), reverse=True)
 
 
 def _keys(row: Named) -> set[str]:

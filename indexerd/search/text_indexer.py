@@ -35,7 +35,7 @@ BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many 
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_RULES = "12"  # version of the rules for facts; a new one makes all sessions be read again
+_RULES = "13"  # version of the rules for facts; a new one makes all sessions be read again
 
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 

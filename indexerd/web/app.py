@@ -29,7 +29,7 @@ from indexerd.sessions.pictures import Picture, pictures_in
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
 from indexerd.web.home import home_page
-from indexerd.web.markdown import to_html
+from indexerd.web.markdown import to_html, typed_to_html
 from indexerd.web.responses import FILES, answer, problem, read_static
 from indexerd.web.session_page import FIRST, FORMATS, export, page_data, page_frame, wish_for
 from indexerd.web.usage import usage_page
@@ -91,13 +91,16 @@ async def _static(request: Request) -> Response:
 
 
 async def _rendered(request: Request) -> Response:
-    """Render the texts of messages, which the page has, as HTML."""
-    texts = (await _body(request)).get("texts")
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UsageError("texts must be a list of texts")
-    if len(texts) > TEXTS_MAX or sum(map(len, texts)) > TEXT_MAX:
+    """Render texts of messages and prompts, which the page has, as HTML."""
+    texts, prompts = map((await _body(request)).get, ("texts", "prompts"))
+    for some in (texts, prompts):
+        if not isinstance(some, list) or not all(isinstance(text, str) for text in some):
+            raise UsageError("texts and prompts must be lists of texts")
+    every = [*texts, *prompts]
+    if len(every) > TEXTS_MAX or sum(map(len, every)) > TEXT_MAX:
         raise UsageError("these are too many texts")
-    return answer({"html": await asyncio.to_thread(lambda: [*map(to_html, texts)])})
+    html = {"texts": map(to_html, texts), "prompts": map(typed_to_html, prompts)}
+    return answer(await asyncio.to_thread(lambda: {kind: [*some] for kind, some in html.items()}))
 
 
 async def _body(request: Request) -> dict[str, Any]:

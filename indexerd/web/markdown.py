@@ -1,7 +1,8 @@
 """Render a session's Markdown as HTML that is safe to insert into a page.
 
 Raw HTML is shown as text, pictures become links, links lead to http and https only, and nh3 checks
-the result against a short list of tags. Code has classes for its colours, never styles.
+the result against a short list of tags. Code has classes for its colours, never styles. Prompts are
+shown as they were typed: paths, logs and code that people paste have Markdown's signs by chance.
 """
 
 from __future__ import annotations
@@ -65,18 +66,46 @@ def to_html(text: str) -> str:
     tokens = _PARSER.parse(_FRAME.sub("", text), environment)
     if any(token.level >= _NESTED_MAX - 2 for token in tokens):  # the parser skips what is deeper
         return plain
-    html = str(_PARSER.renderer.render(tokens, _PARSER.options, environment))
+    return _clean(str(_PARSER.renderer.render(tokens, _PARSER.options, environment)))
+
+
+def _clean(html: str) -> str:
     return nh3.clean(
         html,
         tags=set(_TAGS.split()),
         attributes={
             "a": {"href", "title"}, "ol": {"start"},
-            **{tag: {"class"} for tag in ("code", "span", "th", "td")},
+            **{tag: {"class"} for tag in ("code", "span", "th", "td", "p")},
         },
         url_schemes={"http", "https"},
         link_rel="noopener noreferrer",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )  # fmt: skip
+
+
+def typed_to_html(text: str) -> str:
+    """Render what a person typed: each character as it is, but fenced code, and links."""
+    text = re.sub("\r\n?", "\n", text)
+    if len(text) > TEXT_MAX:
+        return to_html(text)
+    lines, shown, start = text.split("\n"), list[str](), 0
+    for fence in (token for token in _FENCES.parse(text) if token.type == "fence"):
+        begin, end = fence.map or (start, start)
+        code = _PARSER.renderer.render([fence], _PARSER.options, {})
+        shown += [_as_typed(lines[start:begin]), str(code)]
+        start = end
+    return _clean("".join([*shown, _as_typed(lines[start:])]))
+
+
+def _as_typed(lines: Sequence[str]) -> str:
+    if not (text := "\n".join(lines).strip("\n")):
+        return ""
+    parts, start = list[str](), 0
+    for found in _ADDRESS.finditer(text):
+        address = escape(found[0])
+        parts += [escape(text[start : found.start()]), f'<a href="{address}">{address}</a>']
+        start = found.end()
+    return f'<p class="typed">{"".join(parts)}{escape(text[start:])}</p>\n'
 
 
 def to_text(text: str, limit: int) -> str:
@@ -188,3 +217,4 @@ def _parser() -> MarkdownIt:
 
 
 _PARSER = _parser()
+_FENCES = MarkdownIt("zero").enable("fence")

@@ -19,7 +19,7 @@ from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.protocol import words
 from indexerd.protocol.wire import dump
 from indexerd.web.document import Document, Stored, Wish, read_document
-from indexerd.web.markdown import to_html
+from indexerd.web.markdown import to_html, typed_to_html
 from indexerd.web.responses import fill
 
 STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
@@ -88,7 +88,7 @@ def rendered(document: Document, messages: int, left: int) -> dict[str, Any]:
         left -= len(text)
         if left < 0 or len(shown) == messages:
             break
-        shown[node["row"]] = to_html(text)
+        shown[node["row"]] = (typed_to_html if node["kind"] == "user" else to_html)(text)
     return {
         "nodes": shown,
         "digests": [to_html(digest["content"]) for digest in document["digests"]],

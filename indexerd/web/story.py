@@ -93,6 +93,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     ordinal: int = -1
     role: str | None = None
     length: int = 0  # characters of the whole text, if it was cut
+    left_out: int = 0  # characters that a program put around a prompt
     calls: list[Call] = []
     results: list[Result] = []
     thinking: str = ""
@@ -173,7 +174,7 @@ def node_of(
     kind = kind_of(state, row, entry)
     kind = "plan" if kind != "task" and carries_out_plan(entry) else kind
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
-    whole = whole if room.whole else _readable(entry, whole)
+    whole, left_out = (whole, 0) if room.whole else _readable(entry, whole)
     room.tools.update((call.id, call.name) for call in entry.tools if call.id)
     room.patches.update((result.call, result.patch) for result in entry.results if result.patch)
     rejected = {one.call for one in entry.results if is_rejection(one.text)}
@@ -198,6 +199,7 @@ def node_of(
         sent=room.fit(entry, "sent", "\n".join(entry.as_sent)) if asks and room.whole else "",
         role=shown_word(entry.role) if entry.role else None,
         length=len(whole) if len(whole) > room.most else 0,
+        left_out=left_out,
         calls=_calls(entry, room),
         results=results if room.whole else results[:CALLS_MAX],
         thinking=room.fit(entry, "thinking", "\n\n".join(entry.thinking)),
@@ -211,16 +213,19 @@ def node_of(
     )
 
 
-def _readable(entry: Entry, text: str) -> str:
-    """Add what is asked and replied to a text; of a prompt, keep what a person typed."""
+def _readable(entry: Entry, text: str) -> tuple[str, int]:
+    """Add what is asked and replied to a text; of a prompt, keep what a person typed.
+
+    Also return how many characters of the prompt are left out.
+    """
+    left_out = 0
     if entry.kind is Kind.USER:
-        whole = text if entry.sent is None else "\n".join(entry.sent)
         typed = own_words(text).strip()
-        if (more := len(whole.strip()) - len(typed)) > 0:
-            note = f"{more:,} characters that a program put around it are left out"
-            text = f"{typed}\n\n*{note}.*"
+        whole = text if entry.sent is None else "\n".join(entry.sent)
+        left_out = max(0, len(whole.strip()) - len(typed))
+        text = typed if left_out else text
     reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
-    return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply)))
+    return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply))), left_out
 
 
 def _calls(entry: Entry, room: Room) -> list[Call]:

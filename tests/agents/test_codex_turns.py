@@ -119,6 +119,19 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     assert len(state_of(data).tips()) == 3
 
 
+@pytest.mark.parametrize(("text", "failed"), [
+    ("error: Failed to find expected lines in /w/a.py:\nx", True),
+    ("error: invalid hunk at line 6, Expected update hunk to start with a @@", True),
+    ("error: this is what a program wrote", False),
+    ("exec_command failed for `/bin/bash -lc 'rm a'`: CreateProcess { }", True),
+    ("Command: sh -c 'rg x\ny'\nChunk ID: 1\nWall time: 0 s\nProcess exited with code 1", True),
+    ("Command: sh -c 'rg x'\nChunk ID: 1\nWall time: 0 s\nProcess exited with code 0", False),
+])  # fmt: skip
+def test_a_call_failed_if_its_output_says_so(text: str, failed: bool) -> None:
+    data = b"".join((meta(), user("q"), call(), output(text)))
+    assert [bool(entry.failed) for entry in entries(state_of(data), data)][-1] is failed
+
+
 def test_a_recorded_patch_counts_by_its_record() -> None:
     """A call names files relative to the shell's directory, a record by whole paths."""
     patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** End Patch\n"

@@ -115,12 +115,16 @@ def test_hostile_markdown_is_inert(tabs: Tabs, tmp_path: Path) -> None:
         {"type": "text", "text": HOSTILE},
         {"type": "image", "data": PIXEL, "mimeType": "image/png"},
     ]
-    page = opened(tabs, page_of(tmp_path, [said("a", None, "user", content=blocks)]))
+    lines = [said("a", None, "user", content=blocks), said("b", "a", "assistant", HOSTILE)]
+    page = opened(tabs, page_of(tmp_path, lines))
     expect(page.locator("#path img")).to_have_js_property("naturalWidth", 1)
-    message = page.locator(".said.user .prose")
-    expect(message).to_contain_text("<svg onload=owned=1>")
+    for who in ("user", "assistant"):
+        message = page.locator(f".said.{who} .prose")
+        expect(message).to_contain_text("<svg onload=owned=1>")
+        evil = message.locator("img, svg, style, script, iframe, [onclick], [onload]")
+        expect(evil).to_have_count(0)
+    expect(page.locator(".said.user .prose")).to_contain_text("| **c** |")
     expect(message.locator("td strong")).to_have_text("c")
-    expect(message.locator("img, svg, style, script, iframe, [onclick], [onload]")).to_have_count(0)
     links = message.locator("a[href]").evaluate_all(
         "(all) => all.map((one) => `${one.href} ${one.rel} ${one.target}`)"
     )

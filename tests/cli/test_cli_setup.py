@@ -97,6 +97,22 @@ def test_completion_knows_the_commands(home: Home) -> None:
     assert "Did you mean list?" in home.ix("lst").stderr
 
 
+def test_completion_goes_on_to_names_that_begin_so(world: World, tmp_path: Path) -> None:
+    """S0.59: a word within a name of this project hides no name elsewhere that begins with it."""
+    for name in ("Please fix the parser", "Fix the parrot", "Fixtures for parsers"):
+        place = tmp_path / ("here" if name.startswith("Please") else "other")
+        place.mkdir(exist_ok=True)
+        world.session(cwd=str(place)).turn(name)
+    world.run("run", "--once")
+
+    def offered(prefix: str) -> set[str]:
+        items = world.run("complete", prefix, "--json", cwd=tmp_path / "here")["items"]
+        return {item["name"] for item in items}
+
+    assert offered("fix") == {"Please fix the parser", "Fix the parrot", "Fixtures for parsers"}
+    assert offered("ple") == offered("parse") == {"Please fix the parser"}
+
+
 def test_run_once_prints_a_report(world: World) -> None:
     first = world.session(turns=5)
     world.session(turns=1)

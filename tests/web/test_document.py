@@ -174,7 +174,7 @@ def test_a_file_written_again_shows_what_changed() -> None:
 def test_of_a_prompt_only_what_a_person_typed_is_shown() -> None:
     skill = '<skill name="remember" location="/s/SKILL.md">\n# Remember\n</skill>\n\nthe port'
     data = session(said("a", None, "user", skill))
-    shown = exported(opened(data), wish_for("html"))["nodes"][0]["text"]
-    assert shown.startswith("the port\n\n*")
+    (shown,) = exported(opened(data), wish_for("html"))["nodes"]
+    assert (shown["text"], shown["leftOut"]) == ("the port", len(skill) - len("the port"))
     whole = json.loads(FORMATS["json"](exported(opened(data), wish_for("json"))))
     assert texts(whole) == [skill]

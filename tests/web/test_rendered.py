@@ -1,12 +1,14 @@
 """Markdown of sessions as HTML: what it may contain, whatever the text."""
 
+import re
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexerd.web.markdown import TEXT_MAX, to_html, to_text
+from indexerd.web.markdown import TEXT_MAX, to_html, to_text, typed_to_html
 
 TAGS = {
     *("p", "br", "hr", "h4", "h5", "h6", "strong", "em", "s", "a", "code", "pre", "span"),
@@ -41,10 +43,26 @@ class Found(HTMLParser):
 @example("[a](javascript:x) ![b](data:image/svg+xml,x) <svg/onload=x> [c](//h/x)")
 @example('```"onload=x\ny\n```')
 def test_no_text_leaves_the_allow_list(text: str) -> None:
-    found = Found(to_html(text))
-    assert found.tags <= TAGS
-    assert found.attributes <= {"href", "title", "rel", "target", "class", "start"}
-    assert all(link.startswith("https://h/x") for link in found.links)
+    for found in (Found(to_html(text)), Found(typed_to_html(text))):
+        assert found.tags <= TAGS
+        assert found.attributes <= {"href", "title", "rel", "target", "class", "start"}
+        assert all(link.startswith("https://h/x") for link in found.links)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*PARTS, "\\.", "__a__", "  ", "*"]), max_size=25).map("".join))
+@example(r"cd C:\.venv\_x; f(*a, **b)" + "\n\n    # not a heading\n| a | b |\n|---|---|")
+def test_a_prompt_is_shown_as_it_was_typed(text: str) -> None:
+    """But for fences and their languages, each character but blank lines at both ends."""
+    if not {"```", "~~~"} & {text[at : at + 3] for at in range(len(text))}:
+        shown = "".join(re.findall(r">([^<>]*)(?=<|$)", typed_to_html(text).removesuffix("\n")))
+        assert unescape(shown) == text.strip("\n").replace("\0", "") or not text.strip()
+
+
+def test_fences_and_addresses_of_a_prompt() -> None:
+    html = typed_to_html("Run\n\n```sh\nmake a_*b*\n```\n  and *see* https://h/x.")
+    assert '<p class="typed">Run</p>\n<pre><code class="language-sh">make a_*b*' in html
+    assert '<p class="typed">  and *see* <a href="https://h/x"' in html
 
 
 @pytest.mark.parametrize(("text", "html"), [

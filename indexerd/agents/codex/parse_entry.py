@@ -39,15 +39,17 @@ _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # for items without a role
 _ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
 _SHELL_FLAGS = (["-c"], ["-lc"], ["-Command"], ["/c"])
-# How codex's own outputs begin; the rest is another program's output and is ignored.
+# How codex's own outputs begin, after the command; the rest is another program's and is ignored.
 _EXIT = re.compile(
     r"(?:Chunk ID: .{0,64}\n)?(?:Wall time: .{0,64}\n)?"
     r"(?:Process exited with code|Exit code:) (-?\d{1,10})"
 )
+_CHUNK = "\nChunk ID: "
 _NOTHING = re.compile(
     r"(?:Wall time: .{0,64}\n)?(?:aborted(?: by user)?\b|apply_patch verification failed"
     r"|patch rejected|[\w ]{0,40}rejected by user|failed to parse function arguments"
-    r"|unsupported call|execution error|failed in sandbox)"
+    r"|unsupported call|execution error|failed in sandbox|(?:exec_command|write_stdin) failed\b"
+    r"|error: (?:Failed to |invalid (?:hunk|patch)))"
 )
 _PICTURE = "[Image]"  # codex's own text for a message of pictures alone
 _SUMMARY_START = "Another language model started to solve this problem"
@@ -160,6 +162,8 @@ def failed(output: Any) -> bool:
         code = about.get("exit_code", outer.get("exit_code"))
         return code != 0 if type(code) is int else outer.get("success") is False
     text = next(iter(texts_of(as_blocks(output))), "")
+    if text.startswith("Command: "):
+        text = text[text.find(_CHUNK) + 1 :]
     code = _EXIT.match(text)
     return int(code[1]) != 0 if code else _NOTHING.match(text) is not None
 

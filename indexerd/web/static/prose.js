@@ -9,17 +9,21 @@
   const MOST = 300_000; // characters of one request
   const policy = globalThis.trustedTypes?.createPolicy("indexerd", { createHTML: (html) => html }) ||
     { createHTML: (html) => html };
-  const known = new Map(); // text -> HTML
-  const waiting = new Map(); // text -> boxes
+  // By kind of text: Markdown, and prompts, which are shown as they were typed.
+  const known = { texts: new Map(), prompts: new Map() }; // text -> HTML
+  const waiting = { texts: new Map(), prompts: new Map() }; // text -> boxes
+  const kindOf = (node) => (node.kind === "user" ? "prompts" : "texts");
   let asking = false;
 
   const pre = (text) => el("pre", solid(text), ...pieces(text));
 
   function seed({ html, nodes, digests, meta }) { // HTML that came with the document
     if (!html) return;
-    for (const node of nodes) if (html.nodes[node.row] !== undefined) known.set(node.text, html.nodes[node.row]);
-    digests.forEach((digest, at) => known.set(digest.content, html.digests[at]));
-    if (meta?.summary) known.set(meta.summary, html.summary);
+    for (const node of nodes) {
+      if (html.nodes[node.row] !== undefined) known[kindOf(node)].set(node.text, html.nodes[node.row]);
+    }
+    digests.forEach((digest, at) => known.texts.set(digest.content, html.digests[at]));
+    if (meta?.summary) known.texts.set(meta.summary, html.summary);
   }
 
   function fill(box, html) {
@@ -45,42 +49,45 @@
     for (const { isIntersecting, target } of seen) {
       if (!isIntersecting) continue;
       near.unobserve(target);
-      if (known.has(target.text)) fill(target, known.get(target.text));
-      else waiting.set(target.text, [...(waiting.get(target.text) || []), target]);
+      const { text, kind } = target;
+      if (known[kind].has(text)) fill(target, known[kind].get(text));
+      else waiting[kind].set(text, [...(waiting[kind].get(text) || []), target]);
     }
     ask();
   }, { rootMargin: "1200px" });
 
   async function ask() { // for the texts that wait, one request at a time
-    if (asking || !waiting.size || !indexerd.render) return;
+    const queued = Object.entries(waiting).flatMap(([kind, texts]) => [...texts].map((one) => [kind, ...one]));
+    if (asking || !queued.length || !indexerd.render) return;
     asking = true;
-    const texts = [];
+    const asked = { texts: [], prompts: [] }, held = [];
     let size = 0;
-    for (const text of waiting.keys()) {
-      if (texts.length && (texts.length === BATCH || size + text.length > MOST)) break;
-      texts.push(text);
+    for (const [kind, text, boxes] of queued.slice(0, BATCH)) {
+      if (held.length && size + text.length > MOST) break;
       size += text.length;
+      held.push([kind, asked[kind].push(text) - 1, text, boxes]);
+      waiting[kind].delete(text);
     }
-    const held = texts.map((text) => waiting.get(text));
-    for (const text of texts) waiting.delete(text);
-    const html = await indexerd.render(texts).catch(() => null); // null: the texts stay as they are
-    if (html) texts.forEach((text, at) => known.set(text, html[at]));
-    if (html) held.forEach((boxes, at) => boxes.forEach((box) => fill(box, html[at])));
+    const html = await indexerd.render(asked).catch(() => null); // null: the texts stay as they are
+    for (const [kind, at, text, boxes] of html ? held : []) {
+      known[kind].set(text, html[kind][at]);
+      for (const box of boxes) fill(box, html[kind][at]);
+    }
     asking = false;
     ask();
   }
 
-  function prose(text) {
+  function prose(text, kind = "texts") {
     const box = el("div", `prose raw ${solid(text)}`.trim());
-    if (known.has(text)) {
-      fill(box, known.get(text));
+    if (known[kind].has(text)) {
+      fill(box, known[kind].get(text));
     } else {
       box.append(...pieces(text));
-      box.text = text;
+      Object.assign(box, { text, kind });
       if (text.trim()) near.observe(box);
     }
     return box;
   }
 
-  indexerd.prose = { prose, pre, seed };
+  indexerd.prose = { prose, pre, seed, kindOf };
 })((window.indexerd ||= {}));

@@ -6,7 +6,7 @@
 ((indexerd) => {
   "use strict";
   const { $, el, digits, count, when, clock, lasted, moment, sync, settle, later, drawn } = indexerd.helpers;
-  const { prose, pre } = indexerd.prose;
+  const { prose, pre, kindOf } = indexerd.prose;
   const { story, edits } = indexerd;
   const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
@@ -140,10 +140,11 @@
 
   // -- one item -------------------------------------------------------------------------------
 
-  function cutNote(node) {
-    if (!node.length) return "";
-    const here = digits(node.text.length);
-    return el("p", "cut", `Cut: ${here} of ${digits(node.length)} characters are shown.`);
+  function cutNotes(node) {
+    const { text, length, leftOut } = node;
+    const cut = length && `Cut: ${digits(text.length)} of ${digits(length)} characters are shown.`;
+    const around = leftOut && `${count(leftOut, "character")} that a program put around this prompt are left out.`;
+    return [around, cut].filter(Boolean).map((note) => el("p", "cut", note));
   }
 
   function turn(place) { // how long the work lasted that a prompt began
@@ -167,8 +168,8 @@
     const spent = asks ? turn(place) : "";
     head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
       el("span", "acts", indexerd.labelButton?.(), link));
-    const text = node.kind === "bash" ? pre(node.text) : prose(node.text);
-    return [head, text, ...pictures(node), cutNote(node)];
+    const text = node.kind === "bash" ? pre(node.text) : prose(node.text, kindOf(node));
+    return [head, text, ...pictures(node), ...cutNotes(node)];
   }
 
   function pictures(node) {
@@ -233,7 +234,7 @@
     if (home && !one.childNodes.length) return home;
     if (node.kind === "assistant" || (!node.text && one.childNodes.length)) return one;
     const name = `${who(node)}: ${node.failed ? "failed" : line(node, 200)}`;
-    one.append(node.text ? closed(name, node.text, ...pictures(node), cutNote(node)) : el("div", "cut", name));
+    one.append(node.text ? closed(name, node.text, ...pictures(node), ...cutNotes(node)) : el("div", "cut", name));
     return one;
   }
 
