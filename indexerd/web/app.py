@@ -92,15 +92,19 @@ async def _static(request: Request) -> Response:
 
 async def _rendered(request: Request) -> Response:
     """Render texts of messages and prompts, which the page has, as HTML."""
-    texts, prompts = map((await _body(request)).get, ("texts", "prompts"))
-    for some in (texts, prompts):
-        if not isinstance(some, list) or not all(isinstance(text, str) for text in some):
-            raise UsageError("texts and prompts must be lists of texts")
+    body = await _body(request)
+    texts, prompts = _texts(body.get("texts")), _texts(body.get("prompts"))
     every = [*texts, *prompts]
     if len(every) > TEXTS_MAX or sum(map(len, every)) > TEXT_MAX:
         raise UsageError("these are too many texts")
     html = {"texts": map(to_html, texts), "prompts": map(typed_to_html, prompts)}
     return answer(await asyncio.to_thread(lambda: {kind: [*some] for kind, some in html.items()}))
+
+
+def _texts(given: Any) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise UsageError("texts and prompts must be lists of texts")
+    return given
 
 
 async def _body(request: Request) -> dict[str, Any]:
