@@ -109,7 +109,7 @@ def _lines(app: App, report: Report) -> Iterator[str]:
         found = (app.local("get", {"ref": key})["session"] for key, _, _ in rows[:TITLES])
         rows = [(row["name"], *rest) for row, (_, *rest) in zip(found, rows, strict=False)]
     more = len(report.models) + len(report.digested) + len(report.failed) - len(rows)
-    yield from render.table(("session", "", "by, or why not"), rows)
+    yield from render.table(("session", "", ""), rows)
     if more:
         yield f"{more:,} more"
 

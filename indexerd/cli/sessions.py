@@ -144,6 +144,8 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     row, meta = _marked(answer["session"]), answer["meta"]
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
+    if row["nameSource"] == "agent" and row["name"] != row.get("agentTitle"):  # of two subjects
+        by["agent"] = f"{row['agent']} and {row.get('model')}"
     row["namedBy"] = by[row["nameSource"]]
     row["createdAt"] = words.began(row)
     for key in ("filesModified", "filesRead"):

@@ -163,6 +163,8 @@ def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
         text, *numbers = texts
         while width(text) > widths[first] and "/" in text[2:]:  # a path's end says more
             text = f"…/{text[2:].partition('/')[2]}"
+        if len(text) > widths[first] and text.isascii():  # names of models differ at their ends
+            text = f"{text[: widths[first] // 2]}…{text[-((widths[first] - 1) // 2) :]}"
         numbers = [
             number.rjust(widths[name]) for number, name in zip(numbers, [*cells][1:], strict=True)
         ]

@@ -52,7 +52,7 @@ STATES = {
     "failed": ("interrupted", 86_400),
 }
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE, "sort": SORTS}
-_KNOWN |= {"archived": "1", "subagents": "1", "hits": HITS[1:]}
+_KNOWN |= {"archived": "1", "subagents": "1", "hidden": "1", "hits": HITS[1:]}
 _MATCH = re.compile("«([^«»]*)»")  # marks of matches in snippets
 
 Row = Mapping[str, Any]
@@ -70,6 +70,7 @@ class Filters(NamedTuple):
     sort: str = ""  # a key of SORTS
     archived: str = ""  # "1" or ""
     subagents: str = ""
+    hidden: str = ""
     before: str = ""  # a cursor of `list`
     hits: str = ""  # one of HITS
 
@@ -139,7 +140,7 @@ def _since(name: str) -> str:
 
 
 async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
-    more = {"archived": bool(filters.archived), "subagents": bool(filters.subagents)}
+    more = {key: bool(getattr(filters, key)) for key in ("archived", "subagents", "hidden")}
     page = {"limit": ROWS, "cursor": filters.before, "sort": filters.sort}
     answer = await daemon.read("list", _params(filters, **more, **page))
     spans = [_since(name) for name in SINCE if name]
@@ -226,6 +227,7 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     more = next((wider for wider in HITS if full and int(wider) > limit), "")
     own = {tag.casefold() for row in rows for tag in row.get("ownTags", ())}
     tags = Counter(tag.casefold() for row in rows for tag in row["tags"]).most_common(HIT_TAGS)
+    tags = [(tag, number) for tag, number in tags if number > 1 or tag in own]
     tags.sort(key=lambda tag: tag[0] not in own)
     projects = Counter(map(_project, rows)).most_common()
     counted = [{"cwd": cwd, "sessions": None if full else number} for cwd, number in projects]

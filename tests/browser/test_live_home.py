@@ -128,6 +128,13 @@ def test_filters_are_in_the_address(home: Served, tabs: Tabs) -> None:
     expect(title_of(page, other)).to_have_count(0)
     page.go_back()
     expect(title_of(page, other)).to_be_visible()
+    hidden = home.world.call("list")["sessions"][0]
+    assert hidden["name"] == other
+    home.world.call("update", ref=hidden["sessionId"], hidden=True)
+    page.goto(f"{home.running.origin}/")
+    expect(title_of(page, other)).to_have_count(0)
+    page.locator("#filters").get_by_role("link", name="hidden").click()
+    expect(title_of(page, other)).to_be_visible()
 
 
 def test_who_waits_stands_on_top_and_rows_have_facts(home: Served, tabs: Tabs) -> None:

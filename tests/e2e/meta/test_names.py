@@ -107,3 +107,8 @@ def test_a_persons_title_wins_over_a_models_and_an_agents_does_not(
         by = [line.split(maxsplit=2)[2] for line in lines]
         wanted = ["you" if mine else agent for (agent, _), mine in by_person.items()]
         assert by == wanted
+        of_two = next(key for agent, key in others if agent == "claude")
+        built = meta(of_two, "Built; Else", model="local/extractive")
+        world.meta_path(of_two, "claude").write_text(json.dumps(built))
+        until(lambda: world.row(of_two)["name"] == "Built; Else", "the second subject")
+        assert "claude and local/extractive" in world.run("show", of_two)
