@@ -28,7 +28,8 @@ INJECTED_END = "\n\n---\n\n"
 _TEMPLATES = (  # of other programs; what the user typed in it, or else what it is about
     re.compile(  # Spec Kit's commands
         r"\s{0,9}(?P<head>---\s{1,9}description:(?P<about>[^\n]{0,500})\n.{0,2000}?---\s{1,9})?"
-        r"## User Input\s{1,9}```text\n(?:\$ARGUMENTS|(?P<typed>.{0,20000}?))\n```\n\nYou \*\*MUST",
+        r"## User Input\s{1,9}```text\r?\n(?:\$ARGUMENTS|(?P<typed>.{0,20000}?))"
+        r"\r?\n```\s{2,4}You \*\*MUST",
         re.DOTALL,
     ),
     re.compile(  # other commands with a front matter: Codex does not keep what was typed

@@ -18,6 +18,8 @@ SKILL = '<skill name="lsp-navigation" location="/s/SKILL.md">\n# LSP\n</skill>'
         (HEAD + COMMAND.format("Add tags"), "Add tags"),
         (HEAD + COMMAND.format("$ARGUMENTS"), "Command “Create the constitution”"),
         (COMMAND.format("$ARGUMENTS"), ""),
+        (COMMAND.format("Add tags").replace("\n", "\r\n"), "Add tags"),
+        ("\r\n" + COMMAND.format("").replace("\n", "\r\n"), ""),
         (HEAD + OLDER.format("Add tags"), "Add tags"),
         (HEAD + OLDER.format("$ARGUMENTS"), "Command “Create the constitution”"),
         ("<meta>\ndescription: Write the rules\n</meta>\n\n# Rules\n", "Command “Write the rules”"),
