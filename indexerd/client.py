@@ -50,6 +50,11 @@ def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
     return f"{home}/{own}/indexerd"
 
 
+def is_windows_path(path: str) -> bool:
+    r"""Return whether a path is an absolute one of Windows: `C:\x`, `c:/x`, `\\host\x`."""
+    return (path[:1].isalpha() and path[1:3] in (":\\", ":/")) or path.startswith("\\\\")
+
+
 def absolute(path: str, env: Mapping[str, str], home: str | None = None) -> str:
     """Make a path absolute, and expand `~/`."""
     if path == "~" or path.startswith("~/"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from indexerd.client import call_once, dumps, socket_path
+from indexerd.client import call_once, dumps, is_windows_path, socket_path
 from indexerd.errors import DaemonDownError, UsageError
 
 TYPE_CHECKING = False
@@ -132,6 +132,8 @@ def question_seconds(text: str, seconds: float) -> float:
 
 def project(named: str = ".") -> str | None:
     """Make a directory's path absolute; None if the current directory was removed."""
+    if is_windows_path(named):
+        return named
     try:
         return os.path.abspath(named)  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:

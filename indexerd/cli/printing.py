@@ -28,6 +28,7 @@ _NAMES = {"cwd": "directory", "createdAt": "started", "modifiedAt": "last active
 _NAMES |= {"messageCount": "messages", "userMessageCount": "prompts", "userMessages": "prompts"}
 _NAMES |= {"newUserMessages": "new prompts", "lastScanAt": "last scan", "costUsd": "cost"}
 _NAMES |= {"costEstimatedUsd": "estimated cost", "subagents": "sub-agents"}
+_NAMES |= {"unpricedTokens": "tokens without a known price"}
 _NAMES |= {"durationMs": "duration", "dailyUsd": "daily cap", "spentUsd": "spent"}
 _NAMES |= {"fullMessageCount": "prompts and answers", "foldedMessages": "summarised"}
 _HEADING = re.compile(r"(?<!\S)#{2,6} ")  # in one line, headings are no lines

@@ -39,7 +39,7 @@ _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
 _FACTS = """question sessionId machine agent cwd gitBranch sessionFile createdAt modifiedAt
 messageCount userMessageCount newUserMessages compactions models tokens costUsd costEstimatedUsd
-cost subagents fork tags filesModified filesRead toolsUsed namedBy parentSessionId
+unpricedTokens cost subagents fork tags filesModified filesRead toolsUsed namedBy parentSessionId
 parentSessionFile"""
 _WAITS = "waiting for the end of its turn (60 s at most), and for the model"
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"

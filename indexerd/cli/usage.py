@@ -70,7 +70,8 @@ def _of_one(answer: Row) -> Row:
         shown["tokensSaved"] = sums["savedTokens"]
     keys = ("input", "output", "cacheRead", "cacheWrite")
     shown["tokens"] = {key: sums.get(f"{key}Tokens", 0) for key in keys}
-    shown |= {key: sums.get(key) for key in ("costUsd", "costEstimatedUsd", "durationMs")}
+    costs = ("costUsd", "costEstimatedUsd", "unpricedTokens")
+    shown |= {key: sums.get(key) for key in (*costs, "durationMs")}
     return shown | render.unpriced(shown)
 
 

@@ -118,5 +118,7 @@ def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[st
         keys = ("input", "output", "cacheRead", "cacheWrite")
         totals |= {f"{key}Tokens": row["tokens"].get(key, 0) for key in keys}
     return totals | {
-        key: row[key] for key in ("costUsd", "costEstimatedUsd", "durationMs") if key in row
+        key: row[key]
+        for key in ("costUsd", "costEstimatedUsd", "unpricedTokens", "durationMs")
+        if key in row
     }

@@ -96,6 +96,7 @@ class SharedRow(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True
     tokens: Annotated[dict[Word, Count], Meta(max_length=10)] = {}
     cost_usd: float | None = None
     cost_estimated_usd: float | None = None
+    unpriced_tokens: Count = 0
     duration_ms: Count | None = None
 
 

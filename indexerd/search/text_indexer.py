@@ -182,8 +182,11 @@ class TextIndexer:
                     deque(_sum_up(info, state, lines, now, again[-limit:]), maxlen=0)
                     facts = now.done.facts()
                     usage = now.done.usage(state.tokens_on, state.context, state.provider)
-                    estimated = usage.estimated_usd
-                    facts = msgspec.structs.replace(facts, cost_estimated_usd=estimated)
+                    facts = msgspec.structs.replace(
+                        facts,
+                        cost_estimated_usd=usage.estimated_usd,
+                        unpriced_tokens=usage.unpriced_tokens,
+                    )
         except SessionUnreadableError:
             return True
         except ValueError:  # the lines have changed: parse them all again

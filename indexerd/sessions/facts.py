@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ import msgspec
 from msgspec import field
 
 from indexerd.agents.base import ContextUse
+from indexerd.client import is_windows_path
 from indexerd.entries import Entry, Kind, ToolCall
 from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
@@ -44,7 +44,6 @@ PAID_KEPT = 4096  # answers of which copies are recognised
 PATH_MAX = 4096
 USES_MAX = 200  # days and models of one session
 
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
@@ -59,6 +58,7 @@ class RowFacts(msgspec.Struct, frozen=True, rename="camel"):
     tokens: dict[str, int] = {}  # by TOKEN_KEYS
     cost_usd: float | None = None  # if the agent recorded it
     cost_estimated_usd: float | None = None  # at list prices, of what has no recorded cost
+    unpriced_tokens: int = 0  # of models without a price, beside others with one
     duration_ms: int = 0  # from the first message to the last
 
 
@@ -94,6 +94,12 @@ class SessionUsage(msgspec.Struct, frozen=True):
     def estimated_usd(self) -> float | None:
         known = [use.estimated_usd for use in self.uses if use.estimated_usd is not None]
         return round(sum(known), 6) if known else None
+
+    @property
+    def unpriced_tokens(self) -> int:
+        """How many tokens have no price, if others have one."""
+        free = [use for use in self.uses if use.cost_usd is None and use.estimated_usd is None]
+        return sum(sum(use.tokens) for use in free) if len(free) < len(self.uses) else 0
 
 
 class Spent(msgspec.Struct, array_like=True):
@@ -167,6 +173,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     spent: Spent = field(default_factory=Spent)
     titles: list[tuple[str, str, str]] = field(default_factory=list)  # kind, title, call id
     context: tuple[int, str, str] = (0, "", "")  # after the last answer: tokens, provider, model
+    failed: list[str] = field(default_factory=list)  # ids of calls that may still follow their end
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Add an entry of the path; of a copied entry only the time and the model count."""
@@ -187,6 +194,8 @@ class ActivityStats(msgspec.Struct, array_like=True):
             self._call(call, cwd)
         for call_id in (call_id[:NAME_MAX] for call_id in entry.failed if call_id):
             self.titles = [title for title in self.titles if title[2] != call_id]
+            if call_id not in self.calls:
+                self.failed = [*self.failed, call_id][-CALLS_KEPT:]
             reads, writes = self.calls.pop(call_id, ((), ()))
             for counts, paths in ((self.reads, reads), (self.writes, writes)):
                 for path in paths:
@@ -243,6 +252,8 @@ class ActivityStats(msgspec.Struct, array_like=True):
             if use := clean_line(redact(call.detail[: 10 * USE_MAX]).text, USE_MAX):
                 uses = [earlier for earlier in self.uses.get(name, []) if earlier != use]
                 self.uses[name] = [*uses, use][-USES_KEPT:]
+        if call.id[:NAME_MAX] in self.failed:
+            return
         reads = [absolute(path[:PATH_MAX], cwd) for path in call.reads]
         writes = [absolute(path[:PATH_MAX], cwd) for path in call.writes]
         for counts, paths in ((self.reads, reads), (self.writes, writes)):
@@ -262,7 +273,7 @@ def _forget_oldest(entries: dict[str, Any], most: int) -> None:
 def absolute(path: str, cwd: str) -> str:
     """Make a tool's path argument absolute, by the rules of the system that it is from."""
     path = path.removeprefix("@")
-    if _WINDOWS.match(path) or (_WINDOWS.match(cwd) and not path.startswith("/")):
+    if is_windows_path(path) or (is_windows_path(cwd) and not path.startswith("/")):
         return ntpath.normpath(ntpath.join(cwd, path))
     return posixpath.normpath(posixpath.join("/", cwd, path))
 
@@ -299,6 +310,8 @@ def fact_fields(facts: RowFacts | None) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(facts)
     for key in ("filesRead", "filesModified"):
         fields[key] = [*dict.fromkeys(map(shown_path, fields[key]))]
+    if not fields["unpricedTokens"]:
+        del fields["unpricedTokens"]
     return fields
 
 

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from indexerd.client import is_windows_path
 from indexerd.disk import remove
 from indexerd.errors import AccessError, DamagedError, StateError, UsageError, WriteError
 from indexerd.privacy.sanitize import replace_surrogates
@@ -93,6 +94,7 @@ PRAGMA user_version = {VERSION};
 """
 
 _EMPTY = "(messages = 0 AND NOT named)"  # a condition: nobody said anything
+_SLASHED = "replace(lower({}), char(92), '/')"  # paths of Windows and others alike
 _FLAGS = ("archived", "gone", "subagent", "pinned", "hidden")
 _encode = msgspec.msgpack.Encoder().encode
 _cursor = msgspec.msgpack.Decoder(Cursor).decode
@@ -673,7 +675,10 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
             # Everything that begins with `/a/b/` is between that and `/a/b0`: 0 follows the slash.
             base = replace_surrogates(cwd).rstrip("/")
             below = base + "/", base + "0"
-            add("(project = ? OR project >= ? AND project < ?)", base or "/", *below)
+            if is_windows_path(base):
+                add(f"instr({_SLASHED.format('project')} || '/', ?) = 1", f"{_slashed(base)}/")
+            else:
+                add("(project = ? OR project >= ? AND project < ?)", base or "/", *below)
         if agent is not None:
             add("agent = ?", replace_surrogates(agent))
         if since is not None:
@@ -684,14 +689,20 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
             add("modified >= ?", moment)
         if tag is not None:
             add("instr(tags, ?)", _listed([tag]))
-        if project is not None:  # SQLite's lower() is for ASCII only, like that of bytes
-            name = replace_surrogates(project).strip("/").encode().lower().decode()
-            begin = "\n/" if project.startswith("/") else "/"
+        if project is not None:
+            name, whole = _slashed(project), project.startswith("/")
+            begin = "\n/" if whole else "\n" if is_windows_path(project) else "/"
             places = " || ".join(
                 f"char(10) || {each} || '/'" for each in ("project", "place", "cwd")
             )
-            add(f"instr(lower({places}), ?)", f"{begin}{name}/")
+            add(f"instr({_SLASHED.format(places)}, ?)", f"{begin}{name}/")
     return where, values
+
+
+def _slashed(path: str) -> str:
+    """Write a path as `_SLASHED` does, without slashes at its ends."""
+    lower = replace_surrogates(path).encode().lower().decode()  # of ASCII only, like SQLite's
+    return lower.replace("\\", "/").strip("/")
 
 
 def _listed(tags: Iterable[str]) -> str:

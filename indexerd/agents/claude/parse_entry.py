@@ -134,11 +134,15 @@ def _images(line: Fields, what: LineClass, content: list[Fields]) -> int:
     return sum([len(of_type(blocks, "image")) for blocks in (content, *inner)])
 
 
+def _tool(name: object) -> str:
+    return string(name).removeprefix("mcp__acp__")  # Zed calls the client's tools by a server
+
+
 def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
     if line.get("type") == "assistant":
         calls = [block for block in content if string(block.get("type")).endswith("tool_use")]
         fields = [(call.get("name"), call.get("input"), call.get("id")) for call in calls]
-        return tuple([call_of(string(name), value, string(own)) for name, value, own in fields])
+        return tuple([call_of(_tool(name), value, string(own)) for name, value, own in fields])
     attachment = as_dict(line.get("attachment"))
     named = string(attachment.get("filename")) if attachment.get("type") == "file" else ""
     return (ToolCall(name="", reads=(named,)),) if named else ()

@@ -17,6 +17,7 @@ Only a human makes a real branch. So:
 
 - an answer, a result, a notice or a queued prompt that names a row on the path goes to the path's
   end; one that names a row off the path continues that other branch;
+- a shell command that names the caveat of an earlier one goes to the path's end;
 - a typed prompt goes below the row it names, unless that row is in the current turn: then it goes
   to the path's end;
 - an unknown parent stands for the row that was the leaf when it was first named, and a line of
@@ -292,7 +293,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place
     own = string(line.get("uuid"))
     boundary = line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
     key = own or _free(tree, f"L{tree.seen}")
-    above = _before_boundary(tree, line) if boundary else _above(tree, memory, line, what)
+    above = _before_boundary(tree, memory, line) if boundary else _above(tree, memory, line, what)
     old = tree.index.get(key)
     if old is not None:
         same = not line.get("parentUuid") or above == tree.parent(old)
@@ -353,6 +354,8 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
     above = tree.index.get(memory.again.get(named, named))
     if above is None:
         above = memory.lost.setdefault(named, leaf)
+    if what.kind is Kind.BASH and _had_command(tree, above) and _reaches(tree, leaf, above):
+        return leaf
     if what.kind not in _TALK or what.code == Kind.COMPACTION or leaf < 0:
         return above
     place = _anchor(tree, memory, above)
@@ -368,13 +371,20 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
     return leaf
 
 
-def _before_boundary(tree: Tree, line: Fields) -> int:
+def _had_command(tree: Tree, caveat: int) -> bool:
+    """Return whether a caveat, which 1.0 repeats for each shell command, has one already."""
+    first = caveat + 1
+    return first < len(tree) and tree.kind(first) is Kind.BASH and tree.parent(first) == caveat
+
+
+def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     """Find the row that a compaction follows: the path's end, or the row that the line names.
 
     That is on another branch, to which the human went back, or bookkeeping below the path's end.
     """
     named = tree.index.get(string(line.get("logicalParentUuid")), tree.leaf)
-    return tree.leaf if _reaches(tree, tree.leaf, named) else named
+    place = _anchor(tree, memory, named)
+    return tree.leaf if place != tree.leaf and _reaches(tree, tree.leaf, place) else named
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:

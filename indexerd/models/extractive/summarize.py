@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from indexerd.entries import Stretch
 from indexerd.models.extractive import lexicon
@@ -56,6 +56,18 @@ _ANNOUNCED = {
     for head, kinds in layout.items()
     if kinds
 }
+# Sections of Claude Code's compactions; "": nothing to take over, as prompts and files are known.
+_ANNOUNCED |= {
+    "Primary Request and Intent": GOAL,
+    "Key Technical Concepts": EXACT,
+    "Files and Code Sections": "",
+    "Errors and fixes": EXACT,
+    "Problem Solving": DONE,
+    "All user messages": "",
+    "Pending Tasks": NEXT,
+    "Current Work": DOING,
+    "Optional Next Step": NEXT,
+}
 _SPARSE = ("segment",)  # without empty headings
 
 _CUES: dict[str, lexicon.Cue | re.Pattern[str]] = {  # the first match gives the kind of a sentence
@@ -101,7 +113,17 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
         messages[-1][0] == "user" or lexicon.SPEAKING.match(lines[-1]) or lines[-1].endswith("?")
     ):
         parts[DOING] = lines[-1:]
+    last_answer = next((text for role, text in reversed(messages) if role != "user"), "")
+    found = (item for item in parts[NEXT] if item.strip(" :") not in _ANNOUNCED)
+    parts[NEXT] = [*_listed_next(last_answer), *found]
     return {kind: _distinct(items) for kind, items in parts.items()}
+
+
+def _listed_next(answer: str) -> list[str]:
+    """Return the items of the list below an answer's last heading "Next steps"."""
+    _, *listed = _AHEAD.split(answer)
+    lines = (_BULLET.split(line, maxsplit=1) for line in "".join(listed[-1:]).split("\n") if line)
+    return [tidy(found[-1]) for found in takewhile(lambda found: len(found) > 1, lines)]
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
@@ -116,7 +138,15 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower())) or text
 
 
-_HEAD = lazy_pattern(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*")
+_HEAD = lazy_pattern(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*|\d\. ([A-Z][\w ]{1,40}):")
+_AHEAD = lazy_pattern(
+    r"^(?:#{1,6} |\*\*)[^\w\n]*(?:next steps?|remaining(?: steps| work)?|to-?do)[^\w\n]*\n+",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BY_CLAUDE = "Primary Request and Intent:"
+_ASIDE = lazy_pattern(
+    r"If you need specific details from before compaction|(?:Please )?[Cc]ontinue the conversation"
+)
 _BULLET = lazy_pattern(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _FILES = lazy_pattern(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
 _NONE = lazy_pattern(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
@@ -130,9 +160,13 @@ def _earlier(summary: str, new: Items) -> Items:
     parts: Items = {kind: [] for kind in KINDS}
     ended = [topics(item) for item in new[DONE] + new[ENDED]] if summary else []
     kind = GOAL
-    for line in clean_text(_FILES.sub("\n", summary[:60_000]), 60_000).split("\n")[:2000]:
+    text = clean_text(_FILES.sub("\n", summary[:60_000]), 60_000)
+    before, mark, sections = text.partition(_BY_CLAUDE)  # first come an introduction, an analysis
+    for line in (f"1. {mark}{sections}" if mark else before).split("\n")[:2000]:
         if head := _HEAD.fullmatch(line):
-            kind = _ANNOUNCED.get((head[1] or head[2]).strip(" :"), EXACT)
+            kind = _ANNOUNCED.get((head[1] or head[2] or head[3]).strip(" :"), EXACT)
+            continue
+        if not kind or (mark and _ASIDE.match(line)):
             continue
         body = tidy(line[bullet.end() :] if (bullet := _BULLET.match(line)) else line)
         about = topics(body) if kind in _OPEN else frozenset()

@@ -97,6 +97,7 @@
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
       ["Tokens", listed(Object.entries(session.tokens || {}).map(([kind, many]) => many && `${digits(many)} ${spaced(kind)}`))],
       ["Cost", paid(session)],
+      ["Tokens without a known price", session.unpricedTokens ? digits(session.unpricedTokens) : ""],
       ["Tags", listed(session.tags || [])],
       ["Parent", session.parentSessionId || session.parentSessionFile, 1],
       ["Resume", session.resume, 1],

@@ -31,8 +31,10 @@
   const count = (number, word, many = `${word}s`) =>
     `${digits(number)} ${number === 1 ? word : many}`;
   const dollars = (cost) => (typeof cost === "number" ? `$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}` : "");
-  const cost = ({ costUsd, costEstimatedUsd }) => // "~": some of it is an estimate
-    (costEstimatedUsd ? `~${dollars((costUsd || 0) + costEstimatedUsd)}` : costUsd ? dollars(costUsd) : "");
+  function cost({ costUsd, costEstimatedUsd, unpricedTokens }) { // "~": some of it is an estimate; "≥": there is more
+    const known = (costUsd || 0) + (costEstimatedUsd || 0);
+    return known ? `${unpricedTokens ? "≥ " : costEstimatedUsd ? "~" : ""}${dollars(known)}` : "";
+  }
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
 
   // -- times, in the reader's time zone, which the details and each time's title name -----------

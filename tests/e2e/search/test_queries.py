@@ -87,6 +87,21 @@ def test_filters_narrow_a_query(running: World, query: str, found: set[Any]) -> 
     assert {place for place, _ in hits(running, query)} == found
 
 
+def test_a_directory_of_windows_is_a_project(world: World) -> None:
+    """By its path with any slashes and in any case, its last name, and one above it."""
+    session = world.session(cwd=r"D:\Work\Café")
+    session.turn("Count the pears.")
+    world.session(cwd="/d/Work").turn("Count the pears.")
+    world.run("run", "--once")
+    for name in (r"d:\work\Café", "D:/work", "Café", r"Work\Café"):
+        (hit,) = world.run("search", f'pears project:"{name}"', "--json")["hits"]
+        assert hit["sessionId"] == session.id, name
+    for place in (r"d:\Work", r"D:\Work\Café"):
+        (row,) = world.run("list", "--cwd", place, "--json")["sessions"]
+        assert row["sessionId"] == session.id
+    assert not world.run("list", "--cwd", r"D:\Wor", "--json")["sessions"]
+
+
 def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
     newest = listed(running)
     for limit in (2, 20):

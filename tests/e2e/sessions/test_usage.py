@@ -273,6 +273,37 @@ def test_what_sub_agents_cost_stands_beside_what_their_parent_did(world: World, 
     assert "- Cost of sub-agents: ~$1.00" in page.read_text()
 
 
+def test_a_cost_beside_tokens_of_unknown_price_is_a_least_one(world: World, home: Path) -> None:
+    session = ClaudeSession(home)
+    session.prompt("Begin.")
+    usage = {"input_tokens": 100_000, "output_tokens": 0}
+    for model in ("claude-opus-4-5", "claude-of-nobody"):
+        said = {"id": model, "role": "assistant", "model": model, "content": "Done."}
+        session.line("assistant", message=said | {"usage": usage})
+    assert world.read_once()[session.id]["unpricedTokens"] == 100_000
+    shown = world.run("show", session.id)
+    assert re.search("^tokens without a known price +100,000$", shown, re.MULTILINE)
+    page = world.root / "page.md"
+    world.run("export", session.id, "-o", str(page))
+    assert "- Cost: ≥ $0.50\n- Tokens without a known price: 100000" in page.read_text()
+
+
+def test_an_edit_counts_unless_its_call_failed(world: World, home: Path) -> None:
+    """Also if the failure is written before the call, and for Zed's names of Claude's tools."""
+    session = ClaudeSession(home)
+    session.prompt("Begin.")
+    for number, name in enumerate(("Edit", "mcp__acp__Edit")):
+        block = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "not read yet"}
+        block |= {"is_error": not number}
+        session.line("user", message={"role": "user", "content": [block]})
+        call = {"type": "tool_use", "id": f"t{number}", "name": name}
+        call["input"] = {"file_path": f"/w/{number}.py", "old_string": "a", "new_string": "b"}
+        session.answer([call], stop="tool_use")
+    session.answer([{"type": "text", "text": "Done."}])
+    row = world.read_once()[session.id]
+    assert (row["filesModified"], row["toolsUsed"]) == (["/w/1.py"], {"Edit": 2})
+
+
 def test_an_answer_that_is_copied_to_another_branch_is_paid_once(world: World, home: Path) -> None:
     """Claude Code copies lines with new ids of their own, but the answer's id stays."""
     session = ClaudeSession(home)

@@ -119,6 +119,39 @@ def test_any_range_is_summarized_within_its_limit(stretch: Stretch) -> None:
     assert text.replace("\n", "").isprintable()
 
 
+def test_a_compaction_of_claude_code_is_taken_over_by_its_sections() -> None:
+    """Code, prompts and the introduction are left out; the last answer's list is what is next."""
+    earlier = """This session is being continued from a previous conversation.
+
+Summary:
+1. Primary Request and Intent:
+   - Rewrite the billing import
+
+2. Key Technical Concepts:
+   - Amounts are integer cents
+
+3. Files and Code Sections:
+   - billing/import.py
+     ```python
+     def run(): ...
+     ```
+
+6. All user messages:
+   - "do it again"
+
+7. Pending Tasks:
+   - Remove the old crontab
+
+If you need specific details from before compaction, read the full transcript at: /x.jsonl"""
+    answer = "Tested.\n\n## Next Steps\n\n1. Deploy **it** to staging\n2. Tell the team\n\nBye."
+    text = told("checkpoint", ("assistant", answer), previous=earlier, max_tokens=2000)
+    parts = {part.split("\n")[0]: part.split("\n")[1:] for part in text.split("\n\n")}
+    assert parts["## Goal"] == ["- Rewrite the billing import"]
+    assert parts["## Critical Context"] == ["- Amounts are integer cents"]
+    following = ["- Remove the old crontab", "- Deploy it to staging", "- Tell the team"]
+    assert parts["## Next Steps"] == following
+
+
 def test_a_megabyte_of_unclosed_tags_is_survived() -> None:
     """In every field, the work stays bounded. A turn prefix says how it began (S1.26)."""
     text = "<file a=b>- # [a](" * 60_000
