@@ -6,6 +6,7 @@ Tables have bars on a terminal. On a narrow one, columns are left out before the
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, safe
 from indexerd.cli.sessions import SINCE
 from indexerd.errors import UsageError
+from indexerd.times import since as moment
 
 Row = dict[str, Any]
 
@@ -25,28 +27,36 @@ DAYS, NAMES = 14, 8  # rows of each group without --by
 BAR_MIN, BAR_MAX, NAME_MAX = 6, 40, 36  # columns
 _GROUPS = {"day": "days", "agent": "agents", "model": "models", "project": "projects"}
 _DROPPED = ("sessions", "prompts", "cost")  # columns, in this order, for want of room
+UNTIL = cli.option(
+    "--until",
+    "Only days until then, included: yesterday, 2026-10-31.",
+    metavar="TIME",
+    type=lambda text: moment(text, time.time()),
+)
 BY = cli.option("--by", "Only this grouping, in full.", type=click.Choice([*_GROUPS]))
 
 
-@cli.command(cli.ANY_REF, SINCE, BY)
-def stats(ref: str | None, since: str | None, by: str | None) -> Iterator[str]:
+@cli.command(cli.ANY_REF, SINCE, UNTIL, BY)
+def stats(ref: str | None, since: str | None, until: str | None, by: str | None) -> Iterator[str]:
     """Show what all sessions used, or how full one's context is.
 
     Without REF: prompts, tokens and cost by day (UTC), agent, model and project, the longest
     sessions, how full contexts were at the last answer, and what indexing cost.
     """
     if ref:
-        if since or by:
-            raise UsageError("--since and --by are for all sessions", hint="omit REF")
+        if since or until or by:
+            raise UsageError("--since, --until and --by are for all sessions", hint="omit REF")
         answer = cli.current().call("stats", {"ref": ref, "cwd": project()})
         if not cli.as_json(answer):
             yield from render.fields(_of_one(answer))
         return
-    answer = cli.current().call("usage", {"since": since})
+    answer = cli.current().call("usage", {"since": since, "until": until})
     if cli.as_json(answer):
         return
     if not answer["days"]:
-        aside("nothing was used " + (f"on or after {answer['since']} (UTC)" if since else "yet"))
+        days = (("on or after", answer["since"]), ("until", answer["until"]))
+        named = " and ".join(f"{when} {day} (UTC)" for when, day in days if day)
+        aside(f"nothing was used {named or 'yet'}")
     elif by:
         yield from _group(by, answer[_GROUPS[by]])
     else:

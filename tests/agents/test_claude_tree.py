@@ -190,6 +190,12 @@ def test_a_notice_takes_no_prompt_back() -> None:
     assert (prompts(data, state), answers(data, state)) == (["one", "two"], ["A1", "A2", "A3"])
 
 
+def test_blocks_of_one_prompt_stand_on_lines_of_their_own() -> None:
+    blocks = [{"type": "text", "text": text} for text in ("<ide_x>y</ide_x>", "go", "on")]
+    data = user("u1", None, blocks) + answer("a1", "u1", "A1")
+    assert prompts(data, state_of(data)) == ["go\non"]
+
+
 def test_a_compaction_that_names_bookkeeping_written_before_its_answer() -> None:
     """A hook's line may stand before the answer that it names: the answer stays on the path."""
     early = line("system", "s1", "a3", subtype="stop_hook_summary")

@@ -231,10 +231,9 @@ def _attachment(line: Fields, attachment: Fields, child: bool) -> LineClass:
 
 
 def prompt_words(content: list[Fields]) -> list[str]:
-    """Return a prompt's texts: the request of a slash command, or the texts of its blocks."""
-    texts = words(content)
-    task = request("\n".join(texts))
-    return [task] if task else texts
+    """Return a prompt's text: the request of a slash command, or the blocks, each on its line."""
+    text = "\n".join(words(content))
+    return [found] if (found := request(text) or text) else []
 
 
 def words(content: list[Fields]) -> list[str]:

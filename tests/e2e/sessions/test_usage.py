@@ -189,7 +189,10 @@ def test_stats_fit_every_terminal(world: World) -> None:
         ["2026-11-22", "$0.38"],
         ["2026-11-23", "$0.06"],
     ]
+    assert world.run("stats", "--by", "day", "--until", "2026-11-22").count("\n") == 2
     world.run("stats", "some-session", "--by", "day", code=2)
+    world.run("stats", "--until", "1999-12-31")
+    assert world.stderr.endswith("\nnothing was used until 1999-12-31 (UTC)\n")
     assert "nothing was used" in (world.run("stats", "--since", "1h"), world.stderr)[1]
 
 
