@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import World, append, clock, opencode_rows, until, wait
+from tests.e2e.world import World, append, clock, iso, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
@@ -145,8 +145,10 @@ def test_a_session_of_claude_spent_only_its_own(world: World, home: Path) -> Non
     """S1.16: a copy comes before a session's own first answer, under the first session's id."""
     first, resumed, hooked = (ClaudeSession(home) for _ in range(3))
     clock.now = AT
-    first.turn()
-    first.turn()
+    for _ in range(2):
+        first.prompt("Please adjust a widget.")
+        clock.now += timedelta(seconds=1)
+        first.say()
     resumed.path.write_bytes(first.path.read_bytes())
     resumed.last = first.last
     clock.now += timedelta(minutes=1)
@@ -160,6 +162,25 @@ def test_a_session_of_claude_spent_only_its_own(world: World, home: Path) -> Non
     clock.now = None
     spent = {key: row["tokens"]["input"] for key, row in world.read_once().items()}
     assert spent == {first.id: 20, resumed.id: 10, hooked.id: 30}
+
+
+def test_what_claude_1_copied_counts_in_the_original(world: World, home: Path) -> None:
+    """`claude --resume` of 1.0 gave all copied lines the time at which it resumed."""
+    origin, fork = ClaudeSession(home), ClaudeSession(home)
+    clock.now = AT
+    origin.prompt("Begin.")
+    clock.now += timedelta(seconds=1)
+    origin.say()
+    clock.now += timedelta(hours=1)
+    for line in map(json.loads, origin.path.read_text().splitlines()):
+        append(fork.path, line | {"sessionId": fork.id, "timestamp": iso()})
+    fork.last = origin.last
+    clock.now += timedelta(seconds=1)
+    fork.turn("Go on.")
+    clock.now = None
+    rows = world.read_once()
+    assert [rows[one.id]["tokens"]["input"] for one in (origin, fork)] == [10, 10]
+    assert rows[fork.id]["parentSessionId"] == origin.id
 
 
 @pytest.mark.parametrize("label", ["compact", "prompt_suggestion", "side_question"])
