@@ -76,7 +76,9 @@
       return el("div", "entry", diffBox(edit, failed, name), link);
     });
     if (!several) return boxes()[0];
-    const title = el("summary", "", el("code", "path", local(name)), amounts(sum(edits)), el("span", "dim", count(edits.length, "edit")));
+    const failed = edits.filter((one) => one.failed).length, done = count(edits.length - failed, "edit");
+    const title = el("summary", "", el("code", "path", local(name)), amounts(sum(edits)), el("span", "dim", done),
+      failed ? el("span", "bad", `${failed} failed`) : "");
     const short = edits.reduce((all, { edit }) => all + size(edit), 0) <= SHORT;
     return folded(el("details", "file", title), short, boxes);
   }
@@ -101,7 +103,9 @@
     if (sign === drawn && !force) return;
     drawn = sign;
     const files = changed(path), { session } = story.doc;
-    const { cwd } = session, whole = (name) => (name.startsWith("/") || !cwd ? name : `${cwd}/${name}`);
+    const { cwd = "" } = session, onWindows = /^[a-z]:[\\/]/i;
+    const slashed = (name) => (onWindows.test(cwd) ? name.replaceAll("\\", "/") : name);
+    const whole = (name) => slashed(name.startsWith("/") || onWindows.test(name) || !cwd ? name : `${cwd}/${name}`);
     const known = new Set([...files.keys()].map(whole));
     const others = (session.filesModified || []).filter((name) => !known.has(whole(name)));
     const all = [...files.values()].flat();
