@@ -10,7 +10,8 @@
   const { id, get, trouble } = indexerd.actions;
   const PAUSE = 1000; // ms between two requests
   const LONGEST = 60_000; // ms between two tries
-  const STALE = 30 * 60_000; // ms after which an open turn counts as abandoned
+  // ms after which an open turn counts as abandoned, and nobody waits any more
+  const STALE = { active: 30 * 60_000, waiting: 3 * 86_400_000 };
   const down = el("p", "notice");
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const question = button("plain", "waiting for you", () => session.go(-1, story.doc.leaf));
@@ -92,9 +93,9 @@
 
   function state() {
     const { state: word, modifiedAt } = story.doc.session;
-    const stale = word === "active" && moment(modifiedAt) && Date.now() - moment(modifiedAt) > STALE;
-    const words = { active: stale ? "" : "running", waiting: question.textContent, failed: "interrupted" };
-    const text = indexing ? "indexing" : words[word] || "";
+    const stale = moment(modifiedAt) && Date.now() - moment(modifiedAt) > STALE[word];
+    const words = { active: "running", waiting: question.textContent, failed: "interrupted" };
+    const text = indexing ? "indexing" : (!stale && words[word]) || "";
     if ($("state").textContent !== text) $("state").replaceChildren(text === words.waiting ? question : text);
     $("state").dataset.state = text;
     document.body.classList.toggle("alone", !up);
