@@ -196,6 +196,15 @@ def test_blocks_of_one_prompt_stand_on_lines_of_their_own() -> None:
     assert prompts(data, state_of(data)) == ["go\non"]
 
 
+def test_an_answer_may_hold_the_result_of_a_tool() -> None:
+    """Some providers search the web themselves, within an answer."""
+    found = {"type": "tool_result", "tool_use_id": "t1", "content": "A page"}
+    data = user("u1", None, "go") + answer("a1", "u1", [found, {"type": "text", "text": "Seen."}])
+    (entry,) = entries(data, state_of(data), Kind.ASSISTANT)
+    assert (entry.role, entry.text) == ("assistant", "Seen.")
+    assert [each.text for each in entry.results] == ["A page"]
+
+
 def test_a_compaction_that_names_bookkeeping_written_before_its_answer() -> None:
     """A hook's line may stand before the answer that it names: the answer stays on the path."""
     early = line("system", "s1", "a3", subtype="stop_hook_summary")

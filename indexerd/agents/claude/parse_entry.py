@@ -49,12 +49,13 @@ def read(data: bytes, entry_id: str) -> Entry:
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
     is_answer, is_user = kind == "assistant", kind == "user"
-    results = of_type(content, "tool_result") if is_user else []
+    # Some providers run tools of their own within an answer.
+    results = of_type(content, "tool_result") if is_user or is_answer else []
     denied = bool(line.get("toolDenialKind"))
     bad = [result for result in results if denied or result.get("is_error") is True]
     talks = isinstance(line.get("message"), dict) and (is_answer or is_user)
     role = string(message.get("role")) or kind if talks else None
-    role = "toolResult" if results else "custom" if what.kind is Kind.CUSTOM else role
+    role = "toolResult" if results and is_user else "custom" if what.kind is Kind.CUSTOM else role
     texts = seen = tuple(_texts(line, what, content))
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) or what.code == PROMPTED:
         seen = tuple(filter(None, map(shown, texts)))
