@@ -56,7 +56,7 @@ def since(text: str, now: float) -> str:
         today = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0)
         return iso((today - timedelta(days)).timestamp())
     if not iso_ms(text):
-        hint = "write 7d, 12h, yesterday, or an ISO-8601 time"
+        hint = "write 7d, 12h, yesterday, or a day like 2026-01-31"
         raise UsageError(f"not a time: {text}", hint=hint)
     return text
 

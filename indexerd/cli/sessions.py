@@ -480,9 +480,14 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
             f"the file of session {row['sessionId']} is gone: there is nothing to resume",
             hint=f"`indexerd show {row['sessionId']}` shows what is stored",
         )
+    try:
+        check_place(row)
+    except NotFoundError as missing:
+        if "machine" not in row and (run or not Path(directory_of(row)).is_dir()):
+            if run:
+                raise
+            aside(f"indexerd: {missing}")
     if run:
-        if "machine" not in row:
-            check_place(row)
         aside(f"indexerd: resuming {safe(row['name'])}")
         # Python ignores SIGPIPE; an agent that inherited this would not exit on a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

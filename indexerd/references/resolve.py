@@ -239,7 +239,7 @@ class Names:
         if mentions:
             many = "session has" if mentions == 1 else "sessions have"
             least = "at least " * (mentions >= CANDIDATES_MAX)
-            hint = f"{least}{mentions} {many} it in the text: `indexerd search {quote(label)}`"
+            hint = f"{least}{mentions} {many} such words: `indexerd search {quote(label)}`"
         return NotFoundError(f'no session matches "{label}"', hint=hint)
 
     def _is_clear(self, key: str, found: Sequence[Candidate]) -> bool:

@@ -72,7 +72,8 @@
       const link = el("a", "", "message ", clock(story.nodes[place].time) || "");
       link.href = indexerd.session.address(place);
       link.title = "Show this edit in the conversation";
-      const name = several ? el("span", "", `Edit ${at + 1}`) : "";
+      const moved = edit.movedTo ? ` → ${local(edit.movedTo)}` : "";
+      const name = several ? el("span", "", `Edit ${at + 1}${moved}`) : "";
       return el("div", "entry", diffBox(edit, failed, name), link);
     });
     if (!several) return boxes()[0];
@@ -106,7 +107,8 @@
     const { cwd = "" } = session, onWindows = /^[a-z]:[\\/]/i;
     const slashed = (name) => (onWindows.test(cwd) ? name.replaceAll("\\", "/") : name);
     const whole = (name) => slashed(name.startsWith("/") || onWindows.test(name) || !cwd ? name : `${cwd}/${name}`);
-    const known = new Set([...files.keys()].map(whole));
+    const targets = [...files.values()].flat().map(({ edit }) => edit.movedTo).filter(Boolean);
+    const known = new Set([...files.keys(), ...targets].map(whole));
     const others = (session.filesModified || []).filter((name) => !known.has(whole(name)));
     const all = [...files.values()].flat();
     const edited = [...files.values()].filter((edits) => edits.some(({ failed }) => !failed)).length;

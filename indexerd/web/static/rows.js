@@ -19,7 +19,8 @@
   const opened = new Map(); // what the reader opened and closed, by key
 
   const toolOf = (node) => (node.kind === "tool" && node.results?.[0]?.tool) || "";
-  const who = (node) => toolOf(node) || WHO[node.kind] || "Entry";
+  const isInterruption = (node) => node.kind === "assistant" && node.failed && node.text === "Interrupted";
+  const who = (node) => (isInterruption(node) ? "Interruption" : toolOf(node) || WHO[node.kind] || "Entry");
   const key = (row) => `${row.type === "branch" || row.type === "work" ? row.type : "entry"} ` +
     story.nameOf(row.node, row.from ?? row.place);
   const isOpen = (row, usual) => opened.get(key(row)) ?? usual;
@@ -256,5 +257,5 @@
     return changed;
   }
 
-  indexerd.rows = { ASIDE, BOOKS, opened, who, key, line, marked, rowsOf, tally, done, amount, bar, same, reveal };
+  indexerd.rows = { ASIDE, BOOKS, opened, isInterruption, who, key, line, marked, rowsOf, tally, done, amount, bar, same, reveal };
 })((window.indexerd ||= {}));

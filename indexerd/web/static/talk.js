@@ -8,7 +8,7 @@
   const { $, el, digits, count, when, clock, lasted, moment, sync, settle, later, drawn } = indexerd.helpers;
   const { prose, pre, kindOf } = indexerd.prose;
   const { story, edits } = indexerd;
-  const { ASIDE, BOOKS, who, line, tally, amount } = indexerd.rows;
+  const { ASIDE, BOOKS, isInterruption, who, line, tally, amount } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
   const ALONE = new Set(["user", "reply", "task", "plan", "compaction", "branch_summary", "custom", "bash"]);
@@ -161,7 +161,7 @@
     const node = story.nodes[place], asks = /^(user|task|plan)$/.test(node.kind);
     const head = el("header", "", el("h3", "", who({ ...node, kind: node.kind === "call" ? "assistant" : node.kind, results: null })));
     if (node.label) head.append(el("span", "label", node.label));
-    if (node.failed) head.append(el("span", "bad", "failed"));
+    if (node.failed && !isInterruption(node)) head.append(el("span", "bad", "failed"));
     if (node.model && (story.doc.session.models || []).length > 1) head.append(el("span", "", node.model));
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
@@ -233,7 +233,7 @@
     }
     if (home && !one.childNodes.length) return home;
     if (node.kind === "assistant" || (!node.text && one.childNodes.length)) return one;
-    const name = `${who(node)}: ${node.failed ? "failed" : line(node, 200)}`;
+    const name = `${who(node)}: ${node.failed && !isInterruption(node) ? "failed" : line(node, 200)}`;
     one.append(node.text ? closed(name, node.text, ...pictures(node), ...cutNotes(node)) : el("div", "cut", name));
     return one;
   }

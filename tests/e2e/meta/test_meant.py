@@ -92,6 +92,6 @@ def test_a_word_that_only_messages_have_is_no_name(world: World) -> None:
     world.run("run", "--once")
     world.run("show", "nope", code=3)
     assert 'no session matches "nope"' in world.stderr
-    assert "2 sessions have it in the text: `indexerd search nope`" in world.stderr
+    assert "2 sessions have such words: `indexerd search nope`" in world.stderr
     refusal = world.run("--json", "show", "adjust widget", code=3)
     assert len(refusal["error"]["candidates"]) == len(sessions)
