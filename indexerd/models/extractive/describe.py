@@ -47,7 +47,7 @@ _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _NAMED_MAX, _WHOLE = 112, 60  # characters of a name; of a title that is not cut in a phrase
 _FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
-_EARLY = 5  # turns, after which an agent's title may tell of the first alone
+_EARLY, _DETOUR = 5, 0.3  # turns, after which a title that tells so much may be of the first alone
 _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
@@ -153,7 +153,9 @@ class _Session:
             name = self._made()
         elif len(self._turns) > _EARLY:
             titled = clean_line(self._facts.title, NAME_MAX)
-            if both := self._with_another(titled, topics(titled), self._share(titled)):
+            about, share = topics(titled), self._share(titled)
+            known = 2 * len(about & frozenset().union(*self._said)) >= len(about)  # same language
+            if known and share <= _DETOUR and (both := self._with_another(titled, about, share)):
                 return both
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)

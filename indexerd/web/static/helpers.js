@@ -33,6 +33,7 @@
   const dollars = (cost) => (typeof cost === "number" ? `$${cost.toFixed(cost > 0 && cost < 0.01 ? 4 : 2)}` : "");
   function cost({ costUsd, costEstimatedUsd, unpricedTokens }) { // "~": some of it is an estimate; "≥": there is more
     const known = (costUsd || 0) + (costEstimatedUsd || 0);
+    if (!unpricedTokens && known > 0 && known < 0.01) return "<$0.01";
     return known ? `${unpricedTokens ? "≥ " : costEstimatedUsd ? "~" : ""}${dollars(known)}` : "";
   }
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
