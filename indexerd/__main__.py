@@ -1,7 +1,8 @@
-"""The `indexerd` command: commands for hooks import only the standard library, the rest click."""
+"""The `indexerd` command: what hooks and shells ask needs the standard library only, else click."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -13,6 +14,11 @@ def main() -> None:
 
 
 def _run() -> int:
+    if "_INDEXERD_COMPLETE" in os.environ:
+        from indexerd.cli import completion
+
+        if completion.attempt(os.environ):
+            return 0
     from indexerd.cli.hook import attempt
 
     code = attempt(sys.argv[1:])

@@ -8,8 +8,6 @@ command's return value is printed, but a number is its exit code.
 from __future__ import annotations
 
 import importlib
-import os
-import re
 import shutil
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -19,8 +17,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from indexerd import __version__
+from indexerd.cli import completion
 from indexerd.cli.backend import INTERRUPTED, App, complain, json_text, project, put
-from indexerd.client import call_once, socket_path
 from indexerd.errors import AccessError, ConfigError, IndexerdError, UsageError
 
 Work = Callable[..., Any]
@@ -56,21 +54,7 @@ def flag(*names: str) -> Declare:
 
 
 def _sessions(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Complete a session's id, or its name with hyphens, as the daemon answers."""
-    try:
-        params = {"prefix": begun, "cwd": project()}
-        items = call_once(socket_path(os.environ), "complete", params, 1.0)["items"]
-    except IndexerdError:
-        return []
-    found = list[CompletionItem]()
-    names = ["-".join(re.findall(r"\w+", item["name"].lower())) for item in items]
-    for item, name in zip(items, names, strict=True):
-        about = f"{item['label']} ({item['age']})"
-        # A name of several sessions is offered once: the command lists them. Only an id names one.
-        own = name if name not in (other.value for other in found) else ""
-        fits = (word for word in (own, item["sessionId"]) if word.startswith(begun.lower()))
-        found += [CompletionItem(word, help=about) for word in fits if word]
-    return found
+    return [CompletionItem(value, help=about) for value, about in completion.sessions(begun)]
 
 
 REF = argument("ref", shell_complete=_sessions)

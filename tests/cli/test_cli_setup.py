@@ -6,6 +6,11 @@ import signal
 import subprocess
 from pathlib import Path
 
+import click
+import pytest
+
+from indexerd.cli import completion
+from indexerd.cli.main import cli
 from tests.cli.home import INDEXERD, Home, nowhere
 from tests.e2e.world import World, until
 from tests.fakes.openai_server import OpenAIServer
@@ -95,6 +100,30 @@ def test_completion_knows_the_commands(home: Home) -> None:
     assert home.ix(env=asked, cwd=home.other).stdout == "plain,deploy\n"  # of two sessions
     assert all(twin.id in home.ix("show", "deploy").stderr for twin in home.twins)
     assert "Did you mean list?" in home.ix("lst").stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_without_click_writes_what_click_would(home: Home, shell: str) -> None:
+    """Of sessions after a command; an option before it has click do the same."""
+    at = {"fish": ("tune", "tune")}.get(shell, ("2", "3"))
+    asked = {"_INDEXERD_COMPLETE": f"{shell}_complete"}
+    quick = home.ix(env=asked | {"COMP_WORDS": "indexerd show tune", "COMP_CWORD": at[0]})
+    click = home.ix(env=asked | {"COMP_WORDS": "indexerd --json show tune", "COMP_CWORD": at[1]})
+    assert quick.stdout == click.stdout
+    assert "tune-the-retry-loop" in quick.stdout
+
+
+def test_completion_knows_the_commands_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All whose first argument click completes as a session, and no others."""
+    monkeypatch.setattr(completion, "sessions", lambda _begun: [("one", "")])
+    context, known = click.Context(cli), set[str]()
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        params = command.params if command else []
+        first = next((each for each in params if isinstance(each, click.Argument)), None)
+        if first and [item.value for item in first.shell_complete(context, "")] == ["one"]:
+            known.add(name)
+    assert known == completion.COMMANDS
 
 
 def test_completion_goes_on_to_names_that_begin_so(world: World, tmp_path: Path) -> None:
