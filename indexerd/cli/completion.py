@@ -1,4 +1,4 @@
-"""Complete sessions in a shell, importing only the standard library: click takes 60 ms to start.
+"""Complete sessions in a shell, importing only the standard library, as click is slow to start.
 
 Click completes everything else, and makes the scripts that ask for completions.
 """

@@ -39,6 +39,7 @@ USES_KEPT = 3  # notable uses of a tool
 TITLES_KEPT = 20  # the first and the newest half
 TITLE_MAX = 200
 CALLS_KEPT = 64  # calls whose result may still follow
+FAILED_KEPT = 8  # failures whose call may still follow
 ANSWERS_KEPT = 8  # answers of which more lines may follow
 PAID_KEPT = 4096  # answers of which copies are recognised
 PATH_MAX = 4096
@@ -173,7 +174,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     spent: Spent = field(default_factory=Spent)
     titles: list[tuple[str, str, str]] = field(default_factory=list)  # kind, title, call id
     context: tuple[int, str, str] = (0, "", "")  # after the last answer: tokens, provider, model
-    failed: list[str] = field(default_factory=list)  # ids of calls that may still follow their end
+    failed: list[str] = field(default_factory=list)  # calls that may stand below their failure
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Add an entry of the path; of a copied entry only the time and the model count."""
@@ -195,7 +196,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
         for call_id in (call_id[:NAME_MAX] for call_id in entry.failed if call_id):
             self.titles = [title for title in self.titles if title[2] != call_id]
             if call_id not in self.calls:
-                self.failed = [*self.failed, call_id][-CALLS_KEPT:]
+                self.failed = [*self.failed, call_id][-FAILED_KEPT:]
             reads, writes = self.calls.pop(call_id, ((), ()))
             for counts, paths in ((self.reads, reads), (self.writes, writes)):
                 for path in paths:

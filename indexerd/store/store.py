@@ -690,19 +690,18 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
         if tag is not None:
             add("instr(tags, ?)", _listed([tag]))
         if project is not None:
-            name, whole = _slashed(project), project.startswith("/")
-            begin = "\n/" if whole else "\n" if is_windows_path(project) else "/"
+            begin = "\n" if project.startswith("/") or is_windows_path(project) else "/"
             places = " || ".join(
                 f"char(10) || {each} || '/'" for each in ("project", "place", "cwd")
             )
-            add(f"instr({_SLASHED.format(places)}, ?)", f"{begin}{name}/")
+            add(f"instr({_SLASHED.format(places)}, ?)", f"{begin}{_slashed(project)}/")
     return where, values
 
 
 def _slashed(path: str) -> str:
-    """Write a path as `_SLASHED` does, without slashes at its ends."""
+    """Write a path as `_SLASHED` does, without slashes at its end."""
     lower = replace_surrogates(path).encode().lower().decode()  # of ASCII only, like SQLite's
-    return lower.replace("\\", "/").strip("/")
+    return lower.replace("\\", "/").rstrip("/")
 
 
 def _listed(tags: Iterable[str]) -> str:

@@ -92,6 +92,8 @@ def test_a_directory_of_windows_is_a_project(world: World) -> None:
     session = world.session(cwd=r"D:\Work\Café")
     session.turn("Count the pears.")
     world.session(cwd="/d/Work").turn("Count the pears.")
+    shared = world.session(cwd=r"\\host\share\x")
+    shared.turn("Count the apples.")
     world.run("run", "--once")
     for name in (r"d:\work\Café", "D:/work", "Café", r"Work\Café"):
         (hit,) = world.run("search", f'pears project:"{name}"', "--json")["hits"]
@@ -100,6 +102,9 @@ def test_a_directory_of_windows_is_a_project(world: World) -> None:
         (row,) = world.run("list", "--cwd", place, "--json")["sessions"]
         assert row["sessionId"] == session.id
     assert not world.run("list", "--cwd", r"D:\Wor", "--json")["sessions"]
+    (row,) = world.run("list", "--cwd", r"\\host\share", "--json")["sessions"]
+    (hit,) = world.run("search", r'apples project:"\\host\share\x"', "--json")["hits"]
+    assert row["sessionId"] == hit["sessionId"] == shared.id
 
 
 def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
