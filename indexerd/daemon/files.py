@@ -25,6 +25,7 @@ from indexerd.paths import is_session_id
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
+from indexerd.sources.foreign_db import held_open
 from indexerd.sources.forks import ForkResolver, take_in
 from indexerd.sources.roots import Layout, SessionRoot
 from indexerd.sources.scan import described
@@ -190,6 +191,7 @@ class Files:
         self._forks = ForkResolver(self._excluded)
         self._files: dict[str, SessionFile] = {}
         self._trees: dict[SessionFile, int] = {}  # their rows, least recently used first
+        self._rows = 0  # of all trees
         self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
         self._missing: set[str] = set()  # files that were gone when looked at once
         self.roots: list[SessionRoot] = []
@@ -343,6 +345,7 @@ class Files:
             if file.path in self.queue:
                 self.queue[file.path] = self.queue.pop(file.path)
 
+    @held_open()
     def read_some(self, most: int, sessions: int) -> None:
         """Read about `most` bytes of queued files, or until `sessions` more sessions changed."""
         if self._missing and not self.queue:
@@ -417,11 +420,11 @@ class Files:
     def _keep_tree(self, file: SessionFile) -> None:
         """Mark a tree as just used, and drop those used least recently."""
         rows = TREE_ROWS + (len(file.state) if file.state is not None else 0)
-        self._trees.pop(file, None)
+        self._rows += rows - self._trees.pop(file, 0)
         self._trees[file] = rows
         if rows > LARGE:
             self.rest_at = time.monotonic() + LARGE_SECONDS
-        while sum(self._trees.values()) > TREES_MAX and len(self._trees) > 1:
+        while self._rows > TREES_MAX and len(self._trees) > 1:
             self._drop_tree(next(iter(self._trees)))
 
     def rest(self) -> None:
@@ -436,7 +439,7 @@ class Files:
             self._drop_tree(owner)
 
     def _drop_tree(self, file: SessionFile) -> None:
-        self._trees.pop(file, None)
+        self._rows -= self._trees.pop(file, 0)
         if not file.underway:  # else the file would be read from its start
             file.drop_tree()
 

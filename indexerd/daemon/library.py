@@ -34,6 +34,7 @@ from indexerd.store.store import StateStore
 
 STEP_BYTES = 4 << 20  # read in one step, before other work gets its turn
 CHANGES_MAX = 16  # sessions changed in one step: newer hints wait for it
+FIRST_CHANGES_MAX = 64  # in the first scan, when nobody waits for a single session
 ROWS_MAX = 200  # in one transaction
 
 
@@ -251,7 +252,8 @@ class Library:
 
     def step(self) -> list[Update]:
         """Read some of the queued files; store and return the changes."""
-        self.files.read_some(STEP_BYTES, CHANGES_MAX)
+        most = FIRST_CHANGES_MAX if self._first_scan else CHANGES_MAX
+        self.files.read_some(STEP_BYTES, most)
         self.changed += 1
         return self.flush()
 

@@ -215,7 +215,7 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
     tags = (*marks.tags, *(meta.tags if meta else ()))[: limits.TAGS_SHOWN]
     row["tags"] = distinct(map(_tag, tags))
     aliases = dict.fromkeys([name, written, own, titled])
-    return StoredRow(with_shown(row), summary, tuple(filter(None, aliases)))
+    return StoredRow(row, summary, tuple(filter(None, aliases)))
 
 
 @lru_cache(512)

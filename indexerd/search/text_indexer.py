@@ -28,6 +28,7 @@ from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
 from indexerd.sessions.facts import ActivityStats, RowFacts, SessionUsage
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
+from indexerd.sources.foreign_db import held_open
 from indexerd.sources.session_reader import SessionFiles, SessionLines
 from indexerd.times import iso_ms
 
@@ -126,6 +127,7 @@ class TextIndexer:
         waiting = self._unread or self._index.lost or self._index.pending
         return bool(waiting) or self._index.owes_rebuild
 
+    @held_open()
     def read_some(self) -> bool:
         """Read several sessions; return whether there are more in this pass.
 

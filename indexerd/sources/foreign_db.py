@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -49,6 +50,15 @@ def files_of(path: str) -> Files:
     return Files(main, look(f"{path}-wal"), look(f"{path}-shm") is not None)
 
 
+class _Held(threading.local):
+    """A thread's open connections by path, each with what must not have changed for its reuse."""
+
+    open: dict[str, tuple[object, sqlite3.Connection]] | None = None
+
+
+_held = _Held()
+
+
 @contextmanager
 def opened(path: str) -> Iterator[sqlite3.Connection]:
     """Open a read-only connection in autocommit; statements that must agree need a BEGIN.
@@ -65,7 +75,7 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
         raise SessionUnreadableError(message, hint=hint, upstream=_CHANGED)
     error: Exception | None = None
     try:
-        with closing(_connect(path, alone=alone)) as db:
+        with _connected(path, before, alone=alone) as db:
             yield db
     except (sqlite3.Error, FileNotFoundError, SessionUnreadableError) as bad:
         error = bad
@@ -77,6 +87,18 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
         raise SessionUnreadableError(f"cannot read: {error}")
     if error is not None:
         raise error
+
+
+@contextmanager
+def held_open() -> Iterator[None]:
+    """Within this, open each database once in this thread: half of the time of short sessions."""
+    connections = _held.open = {}
+    try:
+        yield
+    finally:
+        _held.open = None
+        for _, db in connections.values():
+            db.close()
 
 
 def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -91,6 +113,24 @@ def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
             if attempts == ATTEMPTS or bad.upstream != _CHANGED:
                 raise
         time.sleep(PAUSE_SECONDS)
+
+
+@contextmanager
+def _connected(path: str, files: Files, *, alone: bool) -> Iterator[sqlite3.Connection]:
+    """Yield a connection: the one held open, unless it is for other files."""
+    kept, unchanged = _held.open, files if alone else files.main[:2]
+    held = kept.pop(path, None) if kept else None
+    if held and held[0] != unchanged:
+        held[1].close()
+        held = None
+    db = held[1] if held else _connect(path, alone=alone)
+    with ExitStack() as stack:
+        stack.callback(db.close)
+        yield db
+        if kept is not None and kept is _held.open and path not in kept:
+            db.rollback()
+            kept[path] = unchanged, db
+            stack.pop_all()
 
 
 def _connect(path: str, *, alone: bool) -> sqlite3.Connection:

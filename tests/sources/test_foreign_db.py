@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.foreign_db import reading
+from indexerd.sources.foreign_db import held_open, opened, reading
 
 OWNER = """
 import sqlite3, sys
@@ -187,6 +187,39 @@ def test_a_checkpoint_during_a_read_repeats_the_read(tmp_path: Path, gone: bool)
 
     assert reading(str(path), ask) == 4
     assert looks == [3, 4]
+
+
+def descriptors(path: Path) -> int:
+    """Count this process's open descriptors of a file."""
+    return sum(
+        os.path.realpath(f"/proc/self/fd/{fd}") == str(path) for fd in os.listdir("/proc/self/fd")
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="lists descriptors in /proc")
+def test_a_connection_that_is_held_open_sees_every_change(tmp_path: Path) -> None:
+    """S3.9: also one in use twice, of a replaced file, or after an error; none stays open."""
+    closed, path = tmp_path / "closed.db", tmp_path / "x.db"
+    create(closed)
+    with owned(path) as owner, held_open():
+        for rows in (3, 4):
+            assert reading(str(path), count) == rows
+            assert descriptors(path) == 1
+            owner.do("INSERT INTO pair VALUES (0, 0, 'x')")
+        with opened(str(path)) as one, opened(str(path)) as other:
+            one.execute("BEGIN")
+            assert count(one) == count(other) == 5
+        with pytest.raises(SessionUnreadableError):
+            reading(str(path), lambda db: db.execute("SELECT * FROM nothing"))
+        assert owner.do("ROUNDS 1")[1] == 0  # no checkpoint is blocked
+        assert reading(str(path), count) == 40
+        assert reading(str(closed), count) == 3
+        create(tmp_path / "new.db")
+        with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as db:
+            db.execute("INSERT INTO pair VALUES (3, 0, 'x')")
+        (tmp_path / "new.db").rename(closed)
+        assert reading(str(closed), count) == 4
+    assert descriptors(path) == descriptors(closed) == 0
 
 
 def test_unreadable_databases_are_typed_errors(tmp_path: Path) -> None:
