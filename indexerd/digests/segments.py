@@ -129,7 +129,8 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
 
 
 def chain_at(state: SessionState, home: Path | None, session_id: str) -> list[Segment]:
-    return chain(state, message_rows(state), read_segments(home, session_id))
+    segments = read_segments(home, session_id)
+    return chain(state, message_rows(state), segments) if segments else []
 
 
 def covered(chain: Sequence[Segment]) -> int:

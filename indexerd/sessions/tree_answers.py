@@ -303,18 +303,20 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
         new = [*takewhile(lambda row: row not in ordered, state.up(end))]
         ordered.update(dict.fromkeys(reversed(new)))
     children = Counter(map(state.parent, ordered)) if state.orderly else state.children()
-    tip_at = dict[int, Tip]()
+    tip_at = dict.fromkeys(rows, Tip(ROOT))
+    before = entries = users = parting = last = summary = ROOT
     for row in ordered:
-        above, kind = tip_at.get(state.parent(row), Tip(ROOT)), state.kind(row)
-        parts = above.row != ROOT and children[above.row] > 1
-        tip_at[row] = Tip(
-            row=row,
-            entries=above.entries + 1,
-            users=above.users + (kind is Kind.USER),
-            parting=above.row if parts else above.parting,
-            last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
-            summary=summarized.get(row, above.summary),
-        )
+        parent, kind = state.parent(row), state.kind(row)
+        if parent == ROOT or parent != before:
+            _, entries, users, parting, last, summary = tip_at.get(parent, Tip(ROOT))
+        if parent != ROOT and children[parent] > 1:
+            parting = parent
+        entries, users = entries + 1, users + (kind is Kind.USER)
+        last = row if kind in (Kind.USER, Kind.ASSISTANT) else last
+        summary = summarized.get(row, summary)
+        if row in tip_at or children[row] > 1:
+            tip_at[row] = Tip(row, entries, users, parting, last, summary)
+        before = row
     return [tip_at[row] for row in rows]
 
 

@@ -203,10 +203,10 @@ def _fit(value: Any, cut: Cut) -> Any:
 
 
 def _digests(session: OpenSession, story: Story) -> list[dict[str, Any]]:
-    state = session.state
-    rows, path = message_rows(state), state.path()
-    digests = []
-    for segment in chain_at(state, session.home, session.info.session_id):
+    state, digests = session.state, []
+    segments = chain_at(state, session.home, session.info.session_id)
+    rows, path = (message_rows(state), state.path()) if segments else ((), ())
+    for segment in segments:
         between = rows_between(path, rows, *segment.covering)
         if places := [story.places[row] for row in between if row in story.places]:
             digests.append(encode(segment) | {"from": places[0], "to": places[-1]})
