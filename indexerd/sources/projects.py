@@ -17,7 +17,7 @@ import math
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ class _Repository(NamedTuple):
 class _Left(NamedTuple):
     """A repository that is gone from a directory."""
 
-    owns: list[list[int]]  # of the repository, then of copies that stood for it
+    own: list[int]
     mark: str
     at: int  # ms since the epoch
     seen: int  # when it was last there: what was known then elsewhere is a copy
@@ -155,8 +155,6 @@ class Projects:
                 self._write({"worktree": root, "main": main})
         for root in {*filter(None, roots.values()), *self._here}:
             self._identify(root, at)
-        for line in [*self._copies()]:
-            self._write(line)
         still = self._in_place(known)
         self.version += still != self._still
         self._looked, self._still = at, still
@@ -202,36 +200,22 @@ class Projects:
         """Work out where the repositories that are gone from their places are now."""
 
         def place(old: str, left: _Left) -> str:
-            """Find the repository, or a copy that stood for it, or the first like it since."""
+            """Find the repository, or the first like it since."""
+            if old in self._refused:
+                return old
             same = [root for root, here in self._here.items() if here.mark == left.mark != ""]
-            for own in left.owns if old not in self._refused else ():
-                there = [root for root, here in self._here.items() if here.own == own]
-                if len(there) == 1 and (own[1] or there[0] in same):  # an inode is used again
-                    return there[0]
+            there = [root for root, here in self._here.items() if here.own == left.own]
+            if len(there) == 1 and (left.own[1] or there[0] in same):  # an inode is used again
+                return there[0]
             came = sorted((self._here[root].since, root) for root in same)
             is_first = len(came) == 1 or (len(came) > 1 and came[0][0] < came[1][0])
             is_new = is_first and came[0][0] >= left.seen and old not in same
-            return came[0][1] if is_new and old not in self._refused else old
+            return came[0][1] if is_new else old
 
         self._found = {
             old: [Move(old, place(old, left), left.at, "git") for left in every]
             for old, every in self._left.items()
         }
-
-    def _copies(self) -> Iterator[dict[str, Any]]:
-        """Yield what to note of copies that were found in the place of a repository."""
-        for old, moves in self._found.items():
-            for left, move in zip(self._left[old], moves, strict=True):
-                own = self._here[move.new].own
-                if move.new != old and own not in ([], *left.owns):
-                    yield {"left": old, "mark": left.mark, "copy": own}
-
-    def _add_copy(self, place: str, mark: str, own: list[int]) -> None:
-        """Let a copy stand for a repository that is gone from a place, wherever the copy goes."""
-        self._left[place] = [
-            left._replace(owns=[*left.owns, own]) if left.mark == mark != "" else left
-            for left in self._left.get(place, ())
-        ]
 
     def move(self, old: str, new: str, *, at: int, undo: bool = False) -> None:
         """Note a move by the user, or take any back; NotFoundError if there is no such move."""
@@ -254,18 +238,13 @@ class Projects:
             if line["main"] != line["worktree"]:
                 self._mains[line["worktree"]] = line["main"]
         elif "repository" in line:
-            root, own, at = line["repository"], _checked(line["own"]), line["at"]
+            root, own, at = line["repository"], [*map(int, line["own"])], line["at"]
             before = self._here.get(root, _Repository([], "", "", at))
-            is_new = bool(own) and tuple(own) not in self._known
             since = self._known.setdefault(tuple(own), at)
             if before.own and before.own != own:
-                left = _Left([before.own], before.mark, at, line["seen"])
+                left = _Left(before.own, before.mark, at, line["seen"])
                 self._left[root] = [*self._left.get(root, ()), left]
-            if is_new and root in self._left:  # perhaps cloned anew
-                self._add_copy(root, line["mark"], own)
             self._here[root] = _Repository(own, line["remote"], line["mark"], since)
-        elif "copy" in line:
-            self._add_copy(line["left"], line["mark"], _checked(line["copy"]))
         else:
             move = Move(line["old"], line["new"], line["at"], "user")
             others = tuple(one for one in self._said if (one.old, one.new) != move[:2])
@@ -275,14 +254,6 @@ class Projects:
                 self._said = others
             else:
                 self._refused.add(move.old)
-
-
-def _checked(numbers: Iterable[Any]) -> list[int]:
-    """Check a `_Repository.own` that was read; ValueError if it is none."""
-    own = [*map(int, numbers)]
-    if len(own) not in (0, 2):
-        raise ValueError(own)
-    return own
 
 
 def _moved(path: str, old: str, new: str) -> str:
