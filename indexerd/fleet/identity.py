@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +25,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=MACHINE_NAME)]
     server: dict[str, str]  # parameters of libpq
     keys: Annotated[list[Key], Meta(min_length=1)]  # the newest one, which encrypts, is last
-    place: str = ""  # where this file belongs, see `place`
     before: str = ""  # password before the last rotation, in case that was interrupted
 
     @property
@@ -49,14 +46,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_machine() -> str:
     return os.urandom(16).hex()
-
-
-def place(path: Path) -> str:
-    """Return a mark of this computer and of a file's path: a copy of the file has another one."""
-    computer = socket.gethostname()
-    with suppress(OSError):
-        computer = Path("/etc/machine-id").read_text("ascii")
-    return blake2b(f"{computer}\0{path}".encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def own_name(named: str) -> str:

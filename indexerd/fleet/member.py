@@ -20,7 +20,7 @@ import msgspec
 
 from indexerd.errors import AccessError, IndexerdError, UsageError
 from indexerd.fleet import records
-from indexerd.fleet.identity import Identity, new_machine, own_name, place, save
+from indexerd.fleet.identity import Identity, new_machine, own_name, save
 from indexerd.fleet.inbox import Arrived, Inbox, Row
 from indexerd.fleet.outbox import Outbox, Position, seal
 from indexerd.fleet.records import BadRecordError, JoinCode, Place
@@ -163,8 +163,6 @@ class Machine:
             await run(outbox.arrived, batch)
         known = await run(lambda: outbox.position)
         if known == Position():  # the store is new
-            if there != known and self.identity and self.identity.place != place(self.daemon.path):
-                raise TakenError("this is a copy of another machine's fleet.json")
             await run(outbox.restart, there)
         elif known != there:
             raise TakenError("another machine wrote as this one")
@@ -195,7 +193,7 @@ class Machine:
         async with self._session(identity) as server:
             name = _free(identity.name, await _names(server, identity))
             there = await server.register()
-        identity = msgspec.structs.replace(identity, name=name, place=place(self.daemon.path))
+        identity = msgspec.structs.replace(identity, name=name)
         outbox = await self._adopt(identity)
         await self.daemon.run(outbox.restart, there)
         return identity
