@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing import get_context
 from time import monotonic, time
 from typing import Any, NamedTuple
 
@@ -15,10 +19,10 @@ from indexerd.digests.digest import AutoDigests
 from indexerd.indexing.indexer import Done, Failure
 from indexerd.indexing.policy import decide
 from indexerd.models.extractive import Extractive
-from indexerd.models.extractive.process import own_processes
 
 MANY = 50  # due sessions, from which on the built-in model has processes of its own
 COMMIT_SECONDS = 5.0  # between commits: what an interruption loses at most
+_NO_INTERRUPT = (signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all processes
 NO_MODEL = "no_model"  # why a due session waits
 # Is told what is being done, and how much of how much is done (0: not known).
 Show = Callable[[str, int, int], None]
@@ -79,7 +83,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
     library = pipeline.library
     unreadable = len(library.files.problems())
     unreadable += len(library.last_scan.unreadable) if library.last_scan else 0
-    few = (pipeline.known[key] for key in left_out if waiting[key] == "below_threshold")
+    few = (key for key in left_out if waiting[key] == "below_threshold")
     return Report(
         sessions=len(pipeline.known),
         models=models,
@@ -87,16 +91,19 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
         failed=failed,
         waiting=reasons,
         unreadable=unreadable,
-        named_before=sum(known.meta is not None for known in few),
+        named_before=sum(library.metas.get(key) is not None for key in few),
         subagents=sum(known.info.subagent for known in pipeline.known.values()),
     )
 
 
 def _speed_up(pipeline: Pipeline, stack: ExitStack) -> None:
     """Have the built-in model answer in processes of its own until the stack ends."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # they import nothing from the working directory
+    count, fresh = pipeline.settings.index.concurrency, get_context("spawn")
     for model in pipeline.models.available():
         if isinstance(model, Extractive):
-            model.answer = stack.enter_context(own_processes(pipeline.settings.index.concurrency))
+            pool = ProcessPoolExecutor(count, fresh, signal.signal, _NO_INTERRUPT)
+            model.pool = stack.enter_context(pool)
 
 
 async def _read_all(pipeline: Pipeline, show: Show) -> None:

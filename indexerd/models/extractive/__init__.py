@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from concurrent.futures import Executor
 
 from indexerd.entries import Facts, Prompt
 from indexerd.errors import DeadlineError
@@ -25,14 +25,14 @@ class Extractive:
     key = LOCAL + "extractive"
     remote = False
 
-    def __init__(self) -> None:
-        self.answer: Callable[[Prompt], str] = answered
+    pool: Executor | None = None  # processes of its own, for many sessions
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Answer in a thread; DeadlineError after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                text = await asyncio.to_thread(self.answer, prompt)
+                running = asyncio.get_running_loop()
+                text = await running.run_in_executor(self.pool, answered, prompt)
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
         return Reply(text=text, model=self.key, tokens=TokenCounts(0, 0))

@@ -14,7 +14,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from math import log2
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ from indexerd.models.extractive.sentences import (
     plain,
     sentences,
     tickets,
-    tidy,
     topics,
 )
 from indexerd.paths import basename
@@ -39,8 +38,6 @@ from indexerd.protocol.limits import NAME_MAX, TAGS_MIN
 
 _ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
 _END_AGE = 2  # turns before the last whose end still counts
-_OFFER_MAX, _REPLY_MAX = 1500, 40  # characters of a question's end and of a reply
-_PICKED = 100.0  # worth of an option that the user picked: surely a decision
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
@@ -138,15 +135,14 @@ class _Session:
         written = [(kind, _title(text)) for kind, text in self._facts.titles]
         # A pull request often has the title of its first commit.
         found = {title: kind for kind, title in sorted(written, key=lambda each: each[0] == "pr")}
-        specs = (("plan", _spec(path)) for path in self._facts.files_modified)
-        every = dict.fromkeys([*specs, *((found[title], title) for _, title in written)])
+        every = dict.fromkeys((found[title], title) for _, title in written)
         return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
         """Return the agent's title if it says something, else the best of `_names`.
 
         The project is added to a name that has no proper name. An agent often takes its title from
-        the first request: another subject follows a title that tells a small part.
+        the first request: a plan, a commit or the like follows a title that tells a small part.
         """
         name, project = _title(self._facts.title), _project(self._facts)
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
@@ -155,8 +151,9 @@ class _Session:
             titled = clean_line(self._facts.title, NAME_MAX)
             about, share = topics(titled), self._share(titled)
             known = 2 * len(about & frozenset().union(*self._said)) >= len(about)  # same language
-            if known and share <= _DETOUR and (both := self._with_another(titled, about, share)):
-                return both
+            written = [each for each in self._best_first if each.kind != "wish"]
+            if known and share <= _DETOUR:
+                name = self._with_another(written, titled, about, share) or name
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
         shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
@@ -175,12 +172,14 @@ class _Session:
         part = best.part if written else max(best.part, self._share(name))
         if part < _SMALL and turns >= _MANY and best.kind != "plan":
             return self._of_many(name)
-        return self._with_another(name, topics(best.text), part) or name
+        return self._with_another(self._best_first, name, topics(best.text), part) or name
 
-    def _with_another(self, name: str, known: frozenset[str], part: float) -> str:
+    def _with_another(
+        self, names: Sequence[_Name], name: str, known: frozenset[str], part: float
+    ) -> str:
         """Add the best other subject to a name that tells this part of the session, else ""."""
         turns, least = len(self._turns), _NEXT * self._best_first[0].worth
-        worthy = [each for each in self._best_first if each.kind and each.worth > least]
+        worthy = [each for each in names if each.kind and each.worth > least]
         for other in sorted(worthy, key=lambda each: -each.worth * each.part):
             if part > _PART or turns < _FEW or other.part * turns < _NEXT:
                 break
@@ -263,10 +262,6 @@ class _Session:
         return _shown(_distinct(self._lasting(self._choices()), _DECISIONS))
 
     def _choices(self) -> Iterator[_Found]:
-        for number, ((asker, offer), (who, reply)) in enumerate(pairwise(self._facts.messages), 1):
-            for text in _picked(offer, reply) if (asker, who) == ("assistant", "user") else ():
-                if meaning(topics(text)):
-                    yield _Found(_PICKED, _Sentence(text, topics(text), number, 0))
         for number, turn in enumerate(self._turns):
             # The first request says what to do, and a long one has rules.
             typed = turn.request if number and len(turn.request) <= _TYPED else []
@@ -383,17 +378,6 @@ def _title(text: str) -> str:
     return headline(subject if topics(scope) <= topics(subject) else f"{scope}: {subject}")
 
 
-def _picked(offer: str, reply: str) -> Iterator[str]:
-    """Yield the options of an agent's last question that a reply picks: "B", "1 and 3"."""
-    offer = offer[-_OFFER_MAX:]
-    if len(reply) > _REPLY_MAX or not lexicon.ASKS.search(offer):
-        return
-    for mark in re.findall(lexicon.MARK, reply) if re.match(lexicon.MARK, reply) else ():
-        lines = re.findall(rf"^\W*(?:Option )?{mark}\W+(\w.*)", offer, re.MULTILINE)
-        for line in lines[-1:]:
-            yield clip(tidy(clean_line(line.partition("|")[0], 400)).rstrip("?"), _CHOICE_MAX)
-
-
 def _states(sentence: _Sentence, cue: lexicon.Cue) -> bool:
     """Whether a sentence with a cue states a choice, and neither asks nor proposes one."""
     text = sentence.text
@@ -454,12 +438,6 @@ def _told(recap: str) -> tuple[str, str]:
     """Split what the agent's own model told of a session: what was done, and what comes next."""
     done, *coming = re.split(lexicon.COMES_NEXT, plain(recap), maxsplit=1)
     return done.strip(), clip(" ".join(coming).strip(), _ITEM_MAX)
-
-
-def _spec(path: str) -> str:
-    """Return what a file specifies or plans, if its path says that: "specs/001-user-login/"."""
-    found = lexicon.SPEC.search(path)
-    return headline(re.sub("[_-]+", " ", found[1] or found[2])) if found else ""
 
 
 def _project(facts: Facts) -> str:

@@ -91,8 +91,6 @@ ANSWERED = _cue(  # a user's choice, after the first request
     r"|i(?:'d)? prefer|instead of|rather than|i like|i'd like (?:it|all)|no need|keep (?:it|the)"
 )
 OFFER = _cue(r"consider|recommend\w*|suggest\w*|propos\w*|could|would|should|options?|might|may")
-MARK = r"\b[A-F1-9]\b"  # of an option
-ASKS = lazy_pattern(r"[?？]|\boptions?\b", re.IGNORECASE)  # noqa: RUF001 - wide
 TAKEN_BACK = _cue(
     r"i was (?:wrong|mistaken)|my mistake|was wrong|(?:isn't|wasn't|is not|was not) (?:right"
     r"|correct|true|it)|it (?:isn't|wasn't)|revert(?:ed)?|undo|scrap|roll(?:ed)? back|not what i"
@@ -134,9 +132,6 @@ PADDING = lazy_pattern(  # before a request
     r"|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?|(?:tell|show|remind) me"
     r"|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|我(?:现在)?(?:想|要)(?:让你|要)?|すみません)[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
     re.IGNORECASE,
-)
-SPEC = lazy_pattern(
-    r"[/\\](?:specs[/\\]\d{1,4}-([\w-]+)[/\\]|(?<!\.claude.)plans?[/\\](?:\d{4}-\d\d-\d\d-)?([\w-]+)\.md$)"
 )
 HOME = lazy_pattern(
     r"^.*[/\\](?:Users|home|Volumes)[/\\][^/\\]+|^/(?:root|workspaces?|srv|data|tmp)\b",

@@ -43,9 +43,6 @@ _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL |
 _TAG = lazy_pattern(  # but what stands in a code span is meant to be read
     r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"
 )
-_SHELL = lazy_pattern(
-    r"^[ \t]*(?:\(\w{1,40}\) )?[\w.-]{1,40}@[\w.-]{1,60}:.*(?:\n.*\S.*){0,400}", re.MULTILINE
-)
 OF_CLIENT = lazy_pattern(  # in place of an answer
     r"API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
     r"|No response requested|Not logged in|Invalid API key|Request timed out"
@@ -73,7 +70,6 @@ _PATH = lazy_pattern(  # "/srv/app/readme", "src/app/main.py", but not "rules/sk
 )
 _UNCLOSED = lazy_pattern(r"[(\[{（「][^()\[\]{}（）「」]{0,80}\Z")
 _ADDRESS = lazy_pattern(r"\s+https?://\S+")
-_SLUG = lazy_pattern(r"(?<![\w/.-])([a-z]+(?:-[a-z]+){2,})\.md(?=\W*\Z)")  # a document
 _COMMAND = lazy_pattern(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  # "/team:review 12"
 _FORGED = lazy_pattern(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
 _SECRET = lazy_pattern(r"\[redacted:[\w.-]{0,40}\]")
@@ -169,7 +165,7 @@ def sentences(text: str) -> list[str]:
     """Return the sentences of a message, without code, logs, tables and attachments."""
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
-    text = _SHELL.sub("", _SECRET.sub("…", text)) if "@" in text else _SECRET.sub("…", text)
+    text = _SECRET.sub("…", text)
     text = clean_text(text, len(text)).replace("’", "'")
     text = _FENCED.sub("\n", _COMMAND.sub("", text, count=1))
     for name in _WRAPPERS.split() if "</" in text else ():
@@ -238,7 +234,6 @@ def headline(text: str) -> str:
     text = _ADDRESS.sub("", _COMMAND.sub("", plain(text), count=1))
     text = _PATH.sub(lambda path: path[1] or path[2], text).lstrip(_OUTER)
     text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
-    text = _SLUG.sub(lambda slug: slug[1].replace("-", " "), text)
     if len(text) > TITLE_MAX:
         ends = [gap.start() for gap in lexicon.CLAUSE.finditer(text[: TITLE_MAX + 2])]
         whole = [end for end in ends if len(topics(text[:end])) > 2]  # noqa: PLR2004 - a subject

@@ -71,7 +71,6 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
             "OCRの結果画面に項目番号を表示してください。",
             "OCRの結果画面に項目番号を表示してください",
         ),
-        ("please execute this plan docs/plans/upload-retry-plan.md.", "Upload retry plan"),
         (
             "Replace the hand-written date parsing in the report module with the standard function",
             "Replace the hand-written date parsing in the report module",
@@ -105,9 +104,11 @@ def test_a_subject_follows_an_agents_title_of_the_first_request() -> None:
     rest = [("user", "add a retry with a delay to the mail worker"), ("assistant", DELAY)]
     more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
     title = "Check website address"
-    both = of(*begun, *rest, *more, title=title).name
-    assert both == f"{title}; Make the delay of the mail worker grow"
-    assert ";" not in of(*begun, *begun, *begun, title=title).name
+    commit = ("commit", "Make the delay of the mail worker grow")
+    both = of(*begun, *rest, *more, title=title, titles=(commit,)).name
+    assert both == f"{title}; {commit[1]}"
+    assert ";" not in of(*begun, *rest, *more, title=title).name
+    assert ";" not in of(*begun, *begun, *begun, title=title, titles=(commit,)).name
 
 
 DELAY = "The mail worker now retries with a delay that grows after each failure. " * 9
@@ -125,11 +126,6 @@ TENANTS = "Group the invoices of the report by tenant"
         ("eva@mailhost shop % invoices serve --tenant report", {}, TENANTS),
         ("hi", {"cwd": "/home/eva/dev/billing"}, f"{TENANTS} (billing)"),
         ("hi", {"files_modified": ("/home/eva/code/billing/src/a.py",)}, f"{TENANTS} (billing)"),
-        (
-            "hi",
-            {"files_modified": ("/home/eva/shop/specs/003-invoice-export/spec.md",)},
-            "Invoice export (shop)",
-        ),
         (
             "hi",
             {"titles": (("commit", "q1: sum up invoices"), ("commit", "q2: tenant report"))},
@@ -247,28 +243,6 @@ def test_what_is_taken_back_is_no_decision() -> None:
     decisions = section(of(*said), "Key Decisions")
     assert "lock each nightly job" in decisions
     assert "blame" not in decisions
-
-
-@pytest.mark.parametrize(
-    ("offer", "reply", "chosen"),
-    [
-        (
-            "| Option | Text |\n|---|---|\n| A | One queue |\n| B | A queue per tenant |",
-            "B",
-            "per tenant",
-        ),
-        ("How shall we go on?\n1. Keep one queue\n2. Make a queue per tenant", "2", "per tenant"),
-        ("How shall we go on?\n1. Keep one queue\n2. Make a queue per tenant", "go on", ""),
-        ("Done:\n1. Kept one queue\n2. Made a queue per tenant", "2", ""),
-    ],
-)
-def test_an_option_that_the_user_picks_is_a_decision(offer: str, reply: str, chosen: str) -> None:
-    """S0.19: what is only offered, or a rule of the first prompt, is none."""
-    asked = ("user", "How do we order the exports? We must never mix tenants.")
-    said = ("assistant", offer), ("user", reply), ("assistant", "Let me look at the code.")
-    decisions = section(of(asked, *said), "Key Decisions")
-    assert bool(decisions) == bool(chosen)
-    assert chosen in decisions
 
 
 def test_tags_are_words_tickets_and_files() -> None:
