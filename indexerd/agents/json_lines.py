@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypedDict
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -70,27 +70,14 @@ _READS = frozenset({"read", "notebookread"})
 _WRITES = frozenset({"write", "edit", "multiedit", "notebookedit"})
 _PATCHED = re.compile(r"(?m)^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$")
 
-Decode = Callable[[bytes], Any]
-_decode: Decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder().decode
 
 
-def decoder(fields: str, **nested: Any) -> Decode:
-    """Make a decoder that keeps only these fields of an object and skips the others quickly."""
-    return msgspec.json.Decoder(kept(fields, **nested)).decode
-
-
-def kept(fields: str, **nested: Any) -> Any:
-    typed_dict: Any = TypedDict
-    return typed_dict("Kept", dict.fromkeys(fields.split(), Any) | nested, total=False)
-
-
-def scan_lines(
-    tree: Tree, data: bytes, base: int, decode: Decode = _decode
-) -> Iterator[tuple[Fields, int, int]]:
+def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int, int]]:
     """Yield the objects in a block of lines, with the offset and length of each line."""
     for line in data.split(b"\n"):
         try:
-            yield parse_object(line, decode), base, len(line)
+            yield parse_object(line), base, len(line)
         except ValueError:
             tree.bad_lines += bool(line.strip())
         base += len(line) + 1
@@ -114,10 +101,10 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
             break
 
 
-def parse_object(line: bytes, decode: Decode = _decode) -> Fields:
+def parse_object(line: bytes) -> Fields:
     """Parse a JSON object; ValueError for anything else. Bad UTF-8 becomes U+FFFD."""
     try:
-        value = decode(line)
+        value = _decode(line)
     except (ValueError, RecursionError):
         try:  # half a surrogate pair, a number beyond 64 bits, or bad UTF-8
             value = without_surrogates(json.loads(line.decode("utf-8", "replace")))

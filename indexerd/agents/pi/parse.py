@@ -26,8 +26,6 @@ from indexerd.agents.json_lines import (
     as_dict,
     as_list,
     call_of,
-    decoder,
-    kept,
     number,
     of_type,
     parse_object,
@@ -90,11 +88,6 @@ _PROMPT = {"sections": dict, "toolsAdded": list, "toolsRemoved": list}
 _NEWEST = 3  # version of a file
 _TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
 _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
-_decode = decoder(
-    "type id parentId timestamp usage stopReason targetId label name version cwd parentSession"
-    " branchedFrom",
-    message=kept("role stopReason timestamp usage"),
-)
 
 
 def made_id(row: int) -> str:
@@ -103,11 +96,10 @@ def made_id(row: int) -> str:
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
-    for line, offset, length in scan_lines(tree, data, base, _decode):
+    for line, offset, length in scan_lines(tree, data, base):
         if tree.header is not None:
             if line.get("type") != "session":
-                whole = data[offset - base : offset - base + length]
-                _add(tree, line, whole, offset, ids=tree.header.version > 1)
+                _add(tree, line, offset, length)
         elif tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
             tree.foreign = True
         else:
@@ -121,7 +113,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
             )
 
 
-def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> None:
+def _add(tree: Tree, line: Fields, offset: int, length: int) -> None:
     kind, message, row = string(line.get("type")), as_dict(line.get("message")), len(tree.ids)
     role, packed = string(message.get("role")), _TYPES.get(kind, 0)
     if role == "assistant" and kind == "message":
@@ -132,20 +124,20 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
         packed = _ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
         packed |= EXTRA if isinstance(says.get("usage"), dict) else 0
     own, parent = string(line.get("id")), string(line.get("parentId")) or None
-    if not ids:
+    if tree.header is not None and tree.header.version <= 1:
         own, parent = made_id(row), made_id(row - 1) if row else None
-    tree.add(own, parent, packed, offset, len(whole))
+    tree.add(own, parent, packed, offset, length)
     target = line.get("targetId")
     if kind == "message":
         if role in ("user", "assistant"):
             at = time_ms(message.get("timestamp")) or iso_ms(string(line.get("timestamp")))
             tree.activity_ms = max(tree.activity_ms, at)
         if role == "user":
-            tree.opened_by(row, lambda: _preview(_entry(parse_object(whole)).text))
+            tree.opened_by(row, lambda: _preview(_entry(line).text))
     elif kind == "session_info":
         tree.name = safe_line(string(line.get("name"))) or None
         tree.named_by_person = tree.name is not None
-    elif kind == "compaction" and (goal := goal_in(string(parse_object(whole).get("summary")))):
+    elif kind == "compaction" and (goal := goal_in(string(line.get("summary")))):
         tree.recap = row, goal
     elif kind == "label" and isinstance(target, str):
         tree.labels.pop(target, None)
