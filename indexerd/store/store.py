@@ -42,7 +42,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 18
+VERSION = 19
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON

@@ -106,6 +106,7 @@ def test_user_lines_that_nobody_typed(content: Any, more: dict[str, Any], turn: 
         ({"prompt": "go", "origin": {"kind": "task-notification"}}, Kind.TOOL),
         ({"prompt": "go", "isMeta": True}, Kind.TOOL),
         ({"prompt": "ls", "commandMode": "bash"}, Kind.BASH),
+        ({"prompt": "/compact"}, Kind.CUSTOM),
         ({"prompt": ""}, Kind.OTHER),
     ],
 )

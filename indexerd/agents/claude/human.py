@@ -226,6 +226,8 @@ def _attachment(line: Fields, attachment: Fields, child: bool) -> LineClass:
     machine = machine or True in (attachment.get("isMeta"), line.get("isMeta"))
     if machine or (not task and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
         return LineClass(PROMPTED, queued=True)
+    if is_own_command(text):
+        return LineClass(Kind.CUSTOM, queued=True)
     typed = text or _pictured(content)
     return LineClass(PROMPT, task or text, queued=True) if typed else LineClass(Kind.OTHER)
 
