@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,15 @@ import msgspec
 
 from indexerd.daemon.usage import usage
 from indexerd.errors import NotFoundError
-from indexerd.meta.model import MetaFile, UserFile, parse_meta, read_meta
-from indexerd.meta.sidecar import footer, listed, read_all, read_sidecar
+from indexerd.meta.model import MetaFile, UserFile, parse_meta, read_meta, read_user
+from indexerd.meta.sidecar import footer, listed, read_all
 from indexerd.paths import directory_of, meta_name, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import best_sessions, search
-from indexerd.sessions.family import Link, by_age, depth_first, kept, member
+from indexerd.sessions.family import Link, by_age, depth_first, member
 
 MEMBERS_MAX = 500  # sessions of a family
 PROJECTS_MAX, TAGS_MAX = 500, 40  # in one answer
@@ -166,7 +167,7 @@ class Answers:
 
     def sidecar(self, row: Row) -> UserFile:
         """Read a session's sidecar; callable in any thread."""
-        return read_sidecar(self.sidecar_path(row))
+        return read_user(self.sidecar_path(row))
 
     def context(self, row: Row, args: params.GetContext) -> Row:
         text, context = listed(self.sidecar(row).context, args.set_name)
@@ -199,15 +200,12 @@ class Answers:
             children = self._store.children(level)
             level = {child.session_id: child for child in children if child.session_id not in below}
             below = below | level
-        places = depth_first(roots, below.values())
-        shown = kept(places, own, MEMBERS_MAX)
-        rows = self._store.get_many(place.session_id for place in shown)
-        members = []
-        for session_id, depth, _ in shown:
-            if session_id in rows:  # it may have been purged meanwhile
-                child = bool(missing) or depth > 0
-                members.append(member(rows[session_id], depth, child=child))
-        answer: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
+        depths = depth_first(roots, below.values())
+        rows = self._store.get_many(islice(depths, MEMBERS_MAX))
+        # It may have been purged meanwhile.
+        shown = ((rows[one], depth) for one, depth in depths.items() if one in rows)
+        members = [member(row, depth, child=bool(missing) or depth > 0) for row, depth in shown]
+        answer: Row = {"sessionId": own, "members": members, "more": len(depths) - len(members)}
         return answer | ({"missingParent": missing} if missing else {})
 
     def _roots(self, own: str) -> tuple[Sequence[Link], str]:

@@ -27,7 +27,7 @@ from indexerd.errors import (
     SessionUnreadableError,
     UsageError,
 )
-from indexerd.meta.model import read_user
+from indexerd.meta.model import UserFile, read_user
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
@@ -52,8 +52,8 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     directory, labels = library.home(session_id), dict(state.labels)
     home = Path(directory) if directory else None
     with suppress(IndexerdError):  # an invalid sidecar, which `get` reports
-        user = read_user(home / user_name(session_id)) if home else None
-        for key, text in user.labels.items() if user else ():
+        user = read_user(home / user_name(session_id)) if home else UserFile()
+        for key, text in user.labels.items():
             if (labelled := state.row(key)) is not None:
                 labels[state.id(labelled)] = text
     return OpenSession(info, state.snapshot(row), labels, library.files.lines(session_id), home)

@@ -109,8 +109,7 @@ class MetaCache:
             return
         meta, problem = _meta_or_problem(session_id, directory)
         try:
-            user = read_user(Path(directory, f"{session_id}{USER_SUFFIX}"))
-            marks = user.marks if user else Marks()
+            marks = read_user(Path(directory, f"{session_id}{USER_SUFFIX}")).marks
         except (InvalidMetaError, AccessError):  # until it is repaired, what it said before
             marks = old.marks if old else Marks()
         stat = self._stats[session_id] = MetaStat(

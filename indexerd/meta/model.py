@@ -165,7 +165,8 @@ def parse_user(data: bytes, path: str) -> UserFile:
     try:
         return UserFile.model_validate(_decode(data), by_alias=True, by_name=False)
     except (ValueError, RecursionError):  # pydantic's ValidationError is a ValueError
-        raise InvalidMetaError(f"Invalid user file: {path}") from None
+        hint = f"repair {path}, or move it away: it has your own data, which cannot be recreated"
+        raise InvalidMetaError(f"Invalid user file: {path}", hint=hint) from None
 
 
 def parse_digest(data: bytes) -> list[dict[str, Any]]:
@@ -215,13 +216,10 @@ def read_meta(path: Path) -> MetaFile | None:
     return None if data is None else parse_meta(data, str(path))
 
 
-def read_user(path: Path) -> UserFile | None:
-    """Read a user's sidecar; None if it is missing.
-
-    An InvalidMetaError must reach the user: a sidecar cannot be generated again.
-    """
+def read_user(path: Path) -> UserFile:
+    """Read a user's sidecar, empty if it is missing; InvalidMetaError says how to repair it."""
     data = read(path)
-    return None if data is None else parse_user(data, str(path))
+    return UserFile() if data is None else parse_user(data, str(path))
 
 
 def read_digest(path: Path) -> list[dict[str, Any]]:

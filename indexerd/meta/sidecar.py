@@ -20,12 +20,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from indexerd.errors import (
-    ContextTooLargeError,
-    IndexerdError,
-    InvalidMetaError,
-    UsageError,
-)
+from indexerd.errors import ContextTooLargeError, IndexerdError, UsageError
 from indexerd.meta.model import UserFile, digest_name, distinct, read_digest, read_meta, read_user
 from indexerd.paths import basename, meta_name, user_name
 from indexerd.privacy.patterns import lazy_pattern
@@ -236,15 +231,6 @@ class Edited(NamedTuple):
     text: str  # a message about the last set
 
 
-def read_sidecar(path: Path) -> UserFile:
-    """Read a session's sidecar, empty if it is missing; InvalidMetaError says how to repair it."""
-    try:
-        return read_user(path) or UserFile()
-    except InvalidMetaError as bad:
-        hint = f"repair {path}, or move it away: it has your own data, which cannot be recreated"
-        raise InvalidMetaError(str(bad), hint=hint) from None
-
-
 def read_all(session_id: str, home: str | None) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
     result: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "tags": []}
@@ -264,7 +250,7 @@ def read_all(session_id: str, home: str | None) -> dict[str, Any]:
         if meta := read_meta(directory / meta_name(session_id)):
             result["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True)
     with attempt():
-        user = read_sidecar(directory / user_name(session_id))
+        user = read_user(directory / user_name(session_id))
         result |= {"labels": user.labels, "context": user.context, "tags": user.tags or []}
     with attempt():
         result["digest"] = {"segments": read_digest(directory / digest_name(session_id))}

@@ -67,21 +67,6 @@ def joined(texts: Sequence[str], between: str = "") -> str:
     return Clipped(text, lost) if lost else text
 
 
-def about(value: object, most: int) -> int:
-    """Estimate a value's length as JSON; stop once it exceeds `most`."""
-    size, todo = 0, [value]
-    while todo and size <= most:
-        item = todo.pop()
-        if isinstance(item, str):
-            size += len(item)
-        elif isinstance(item, dict):
-            todo += [*item.keys(), *item.values()]
-        elif isinstance(item, list):
-            todo += item
-        size += 4
-    return size
-
-
 def arguments(call: ToolCall) -> Any:
     """Return the arguments of a call; an object stored as text is parsed."""
     stored = call.arguments
@@ -143,8 +128,6 @@ def beside_results(entry: Entry, texts: Sequence[str]) -> str | None:
 
 
 def _call(call: ToolCall, ends: int) -> ToolCall:
-    if about(call.arguments, 2 * ends) <= 2 * ends:
-        return call
     parsed = arguments(call)
     if isinstance(parsed, dict) and len(parsed) <= ends // 8:
         return replace(call, arguments={key: _value(value, ends) for key, value in parsed.items()})
@@ -153,7 +136,7 @@ def _call(call: ToolCall, ends: int) -> ToolCall:
 
 def _value(value: Any, ends: int) -> Any:
     """Replace a long value by both ends of its JSON."""
-    if about(value, 2 * ends) <= 2 * ends:
+    if isinstance(value, str) and len(value) <= ends:
         return value
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

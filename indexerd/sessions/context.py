@@ -20,7 +20,7 @@ from indexerd.agents.base import PROMPTED
 from indexerd.entries import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
 from indexerd.errors import ContextTooLargeError
 from indexerd.privacy.sanitize import replace_surrogates
-from indexerd.sessions.clipped import Clipped, about, arguments, beside_results, joined, units
+from indexerd.sessions.clipped import Clipped, arguments, beside_results, joined, units
 from indexerd.sessions.state import SessionState
 
 ASKED_MAX = 80_000  # bytes of human messages that an old Codex compaction keeps
@@ -141,7 +141,7 @@ def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
     for entry in entries:
         for message in entry.speeches:
             size += sum(map(len, (*message.texts, *message.thinking)))
-            size += sum(about(call.arguments, TEXT_MAX) for call in message.calls)
+            size += sum(len(js_json(call.arguments)) for call in message.calls)
         _limit(size, TEXT_MAX, "characters")
         yield entry
 

@@ -6,7 +6,7 @@ and a cycle begins with its oldest session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from indexerd.sessions.info import SessionInfo
@@ -30,43 +30,24 @@ class Link(NamedTuple):
     subagent: bool
 
 
-class Place(NamedTuple):
-    """A session's place in its family; `parent` is empty if it is not a member."""
-
-    session_id: str
-    depth: int
-    parent: str
-
-
 def by_age(links: Iterable[Link]) -> list[Link]:
     return sorted(links, key=lambda link: (link.created, link.session_id))
 
 
-def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
-    """Place every descendant of these roots once."""
+def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> dict[str, int]:
+    """Map every descendant of these roots to its depth, in order."""
     children: dict[str, list[Link]] = {}
     for link in by_age(below):
         children.setdefault(link.parent, []).append(link)
-    waiting = [Place(root.session_id, 0, "") for root in reversed(by_age(roots))]
-    places: dict[str, Place] = {}
+    waiting = [(root.session_id, 0) for root in reversed(by_age(roots))]
+    depths: dict[str, int] = {}
     while waiting:
-        place = waiting.pop()
-        if place.session_id not in places:
-            places[place.session_id] = place
-            more = reversed(children.get(place.session_id, ()))
-            waiting += [Place(link.session_id, place.depth + 1, place.session_id) for link in more]
-    return list(places.values())
-
-
-def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
-    """Keep at most `limit` places: a session and its ancestors first, then from the top."""
-    above = {place.session_id: place.parent for place in places}
-    way = []
-    while own in above:
-        way.append(own)
-        own = above[own]
-    chosen = set([*dict.fromkeys([*way, *above])][:limit])
-    return [place for place in places if place.session_id in chosen]
+        session_id, depth = waiting.pop()
+        if session_id not in depths:
+            depths[session_id] = depth
+            more = reversed(children.get(session_id, ()))
+            waiting += [(link.session_id, depth + 1) for link in more]
+    return depths
 
 
 def member(row: Row, depth: int, *, child: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token as Mark
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
-from pygments.token import Token
+from pygments.token import STANDARD_TYPES
 from pygments.util import ClassNotFound
 
 TEXT_MAX = 100_000  # characters; a longer text stays as it is
@@ -38,22 +38,9 @@ _LANGUAGES = """bash sh zsh shell c cpp c++ cs csharp css diff docker dockerfile
     yml zig"""
 _FRAME = re.compile(r"^</?proposed_plan>$", re.MULTILINE)  # Codex writes it around a plan
 _LINK = re.compile(r"https?://", re.IGNORECASE)
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`\\]{1,2000}(?<![.,;:!?)\]}*_])")
-_CLASSES = {  # of the page's style; the first that a token's type belongs to
-    Token.Comment: "co",
-    Token.Keyword.Type: "ty",
-    Token.Keyword: "kw",
-    Token.Literal.String: "st",
-    Token.Literal.Number: "nu",
-    Token.Name.Function: "fn",
-    Token.Name.Class: "fn",
-    Token.Name.Tag: "kw",
-    Token.Name.Attribute: "ty",
-    Token.Name.Builtin: "ty",
-    Token.Generic.Deleted: "del",
-    Token.Generic.Inserted: "add",
-    Token.Generic.Heading: "fn",
-}
+_ADDRESS = re.compile(r"(https?://[^\s<>\"'`\\]{1,2000}(?<![.,;:!?)\]}*_]))")
+_NAMES = {"nf", "fm", "nc", "nt", "na", "nb", "bp"}
+_DIFF = {"gd": "del", "gi": "add", "gh": "nf"}
 _ALIGNED = {"text-align:center": "mid", "text-align:right": "right"}
 
 
@@ -100,12 +87,9 @@ def typed_to_html(text: str) -> str:
 def _as_typed(lines: Sequence[str]) -> str:
     if not (text := "\n".join(lines).strip("\n")):
         return ""
-    parts, start = list[str](), 0
-    for found in _ADDRESS.finditer(text):
-        address = escape(found[0])
-        parts += [escape(text[start : found.start()]), f'<a href="{address}">{address}</a>']
-        start = found.end()
-    return f'<p class="typed">{"".join(parts)}{escape(text[start:])}</p>\n'
+    parts = enumerate(map(escape, _ADDRESS.split(text)))  # every second one is an address
+    shown = (f'<a href="{part}">{part}</a>' if at % 2 else part for at, part in parts)
+    return f'<p class="typed">{"".join(shown)}</p>\n'
 
 
 def to_text(text: str, limit: int) -> str:
@@ -141,7 +125,8 @@ def _coloured(code: str, name: str, _attributes: str = "") -> str:
     parts = list[str]()
     for kind, text in lexer.get_tokens(code):
         shown = escape(text, quote=False)
-        named = next((_CLASSES[one] for one in reversed(kind.split()) if one in _CLASSES), "")
+        short = STANDARD_TYPES.get(kind, "")
+        named = _DIFF.get(short, short if short[:1] in [*"cksm"] or short in _NAMES else "")
         parts.append(f'<span class="{named}">{shown}</span>' if named and text.strip() else shown)
     return "".join(parts)
 
@@ -193,14 +178,10 @@ def _link_addresses(state: StateCore) -> None:
 
 
 def _linked(text: str) -> Iterator[Mark]:
-    start = 0
-    for found in _ADDRESS.finditer(text):
-        yield Mark("text", "", 0, content=text[start : found.start()])
-        yield Mark("link_open", "a", 1, attrs={"href": found[0]})
-        yield Mark("text", "", 0, content=found[0])
-        yield Mark("link_close", "a", -1)
-        start = found.end()
-    yield Mark("text", "", 0, content=text[start:])
+    for at, part in enumerate(_ADDRESS.split(text)):  # every second one is an address
+        yield from [Mark("link_open", "a", 1, attrs={"href": part})] if at % 2 else ()
+        yield Mark("text", "", 0, content=part)
+        yield from [Mark("link_close", "a", -1)] if at % 2 else ()
 
 
 def _parser() -> MarkdownIt:

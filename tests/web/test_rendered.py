@@ -71,7 +71,7 @@ def test_fences_and_addresses_of_a_prompt() -> None:
     ("![a](https://h/x)", '<a href="https://h/x" target="_blank" rel="noopener noreferrer">a</a>'),
     ("(see https://h/x_1?a=b&c).", 'rel="noopener noreferrer">https://h/x_1?a=b&amp;c</a>).'),
     ("|a|\n|-:|\n|1|", '<td class="right">1</td>'),
-    ("```python\ndef f(): ...\n```", '<span class="kw">def</span> <span class="fn">f</span>'),
+    ("```python\ndef f(): ...\n```", '<span class="k">def</span> <span class="nf">f</span>'),
     ("```nothing\n<b>\n```", "&lt;b&gt;"),
     ("~~a~~ `b`", "<s>a</s> <code>b</code>"),
     ("> " * 5000 + "x", "&gt; x"),
