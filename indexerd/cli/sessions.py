@@ -115,16 +115,16 @@ def waits(row: dict[str, Any]) -> bool:
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """Prepare a row for people: no secrets in paths, and marks in front of its name."""
+    """Prepare a row for people: no secrets in paths, marks and own tags beside its name."""
     gone = "prompts only" if row.get("promptsOnly") else "gone"
     marks = [gone] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     marks += ["waiting"] if waits(row) else []
     marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
-    marks += [f"#{tag}" for tag in row.get("ownTags", ())]
-    mark = f"({', '.join(marks)}) " if marks else ""
     row |= row.get("shown", {})
-    name = mark + render.without_marks(row["name"])
+    mark = f"({', '.join(marks)})" if marks else ""
+    tags = (f"#{tag}" for tag in row.get("ownTags", ()))
+    name = " ".join(filter(None, [mark, render.without_marks(row["name"]), *tags]))
     return row | {"name": name, "cwd": render.exact(directory_of(row))}
 
 

@@ -39,7 +39,7 @@ from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
-from indexerd.disk import hold, holds, remove
+from indexerd.disk import hold, holds
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import LOG
@@ -84,11 +84,6 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
-        # Caches of earlier versions contain texts that a purge would miss.
-        for name in ("ledger.sqlite*", "catalog.sqlite*"):
-            for path in places.state_dir.glob(name):
-                remove(path)
-                bus.log("cache.replaced", {"path": str(path)})
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)

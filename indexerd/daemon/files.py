@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
-from indexerd.meta.cache import MetaStat
 from indexerd.paths import is_session_id
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.info import SessionInfo, info_of
@@ -50,7 +49,6 @@ class Update:
     verdict: Verdict = Verdict.SAME  # of what was read in its file
     old: SessionInfo | None = None
     branched: bool = False  # the old leaf is not on the new path
-    meta: MetaStat | None = None
     row: dict[str, Any] | None = None
 
 

@@ -89,7 +89,7 @@ class Library:
         with suppress(StateError):  # the first step tries again
             self.flush()
         self.changed += 1
-        return [Update(i.session_id, i, meta=self.metas.get(i.session_id)) for i in infos]
+        return [Update(i.session_id, i) for i in infos]
 
     @property
     def damaged(self) -> bool:
@@ -285,8 +285,7 @@ class Library:
         self.changed += 1
         self.texts.want(key for key in (*updates, *relatives) if info(key))
         return [
-            replace(update, info=info(key), meta=self.metas.get(key), row=rows.get(key))
-            for key, update in updates.items()
+            replace(update, info=info(key), row=rows.get(key)) for key, update in updates.items()
         ]
 
     def _is_fork(self, info: SessionInfo) -> bool:

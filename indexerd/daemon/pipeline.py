@@ -322,7 +322,7 @@ class Pipeline:
                     known.answer(NotFoundError("the session's file is gone"))
             elif known is None:
                 seen, retry = min(info.mtime_ms / 1000, now), self.indexer.retries.get(key)
-                self.known[key] = SessionRuntime(info, update.meta, seen, seen, retry or NO_FAILURE)
+                self.known[key] = SessionRuntime(info, seen, seen, retry or NO_FAILURE)
                 if self.scanned.is_set():  # older sessions wait until they grow
                     self.on_growth(key)
                     self._unplaced.set()
@@ -332,7 +332,7 @@ class Pipeline:
                     if known.info.new_users < self.settings.min_new_user_messages:
                         known.open_since = now
                     self.on_growth(key)
-                known.info, known.meta = info, update.meta
+                known.info = info
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
             self.consider(key)

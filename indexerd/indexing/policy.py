@@ -24,7 +24,6 @@ from indexerd.errors import (
     RefusedError,
     SessionEmptyError,
 )
-from indexerd.meta.cache import MetaStat
 from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Settings
 
@@ -60,7 +59,6 @@ class SessionRuntime(msgspec.Struct):
     """The state of one session in the event loop."""
 
     info: SessionInfo
-    meta: MetaStat | None
     changed_at: float  # when the file was last seen to change
     open_since: float  # when its oldest unindexed message was seen
     retry: RetryState = NO_FAILURE

@@ -225,18 +225,24 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
         hits.append(shown | {"places": places, "words": found[0].get("words", "")})
     full = len(answer["hits"]) >= limit
     more = next((wider for wider in HITS if full and int(wider) > limit), "")
+    agents = {} if filters.agent else Counter(row["agent"] for row in rows)
     own = {tag.casefold() for row in rows for tag in row.get("ownTags", ())}
     tags = Counter(tag.casefold() for row in rows for tag in row["tags"]).most_common(HIT_TAGS)
     tags = [(tag, number) for tag, number in tags if number > 1 or tag in own]
     tags.sort(key=lambda tag: tag[0] not in own)
     projects = Counter(map(_project, rows)).most_common()
     counted = [{"cwd": cwd, "sessions": None if full else number} for cwd, number in projects]
+    counts = {
+        "agents": {agent: None if full else number for agent, number in agents.items()},
+        "tags": {tag: None if full else number for tag, number in tags},
+        "times": {},
+    }
     return {
         "hits": hits,
         "full": full,
         "more": more and f"{filters.address(hits=more)}#hit-{len(hits)}",
         "warnings": answer.get("warnings", []),
-        "counts": {"agents": {}, "tags": {t: None if full else n for t, n in tags}, "times": {}},
+        "counts": counts,
         "projects": _projects(counted, filters, home),
     }
 

@@ -44,7 +44,7 @@ def session(
         oversized=0,
         new_users=users,
     )
-    made = SessionRuntime(info, None, T0, since, RetryState(0, retry_at, refused_at))
+    made = SessionRuntime(info, T0, since, RetryState(0, retry_at, refused_at))
     made.forced = Forced(0.0, asyncio.Future(loop=_LOOP)) if forced else None
     return made
 

@@ -95,7 +95,7 @@ def test_a_fork_keeps_its_own_order(world: World) -> None:
         assert (own["tags"], own["pinned"], own["hidden"]) == (["one"], True, True)
         assert (own["ownTags"], other["ownTags"]) == (["one"], ["two"])
         assert world.call("counts", hidden=True)["tags"] == {"one": 1, "two": 1}
-        assert "(#two) " in world.run("list", "--all")
+        assert " #two" in world.run("list", "--all")
         assert (other["tags"], other.get("pinned"), other.get("hidden")) == (["two"], None, None)
         assert other["parentSessionId"] == session.id
         found = world.call("get", ref=fork.id)

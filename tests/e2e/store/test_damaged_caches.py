@@ -266,16 +266,3 @@ def test_an_index_without_permissions(template: Template, names: str, mode: int)
         path.chmod(mode)
     with template.world.daemon(under=PLAIN):
         until(template.is_complete, "all that was known")
-
-
-def test_caches_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
-    """They could still contain purged text."""
-    world = World(tmp_path)
-    world.state.mkdir(parents=True, exist_ok=True)
-    old = [world.state / name for name in ("ledger.sqlite", "catalog.sqlite", "catalog.sqlite-wal")]
-    for path in old[1:]:
-        path.write_text("text of a session")
-    old[0].mkdir()
-    with world.daemon():
-        assert {line["path"] for line in logged(world, "cache.replaced")} == {*map(str, old)}
-    assert not any(path.exists() for path in old)
