@@ -33,8 +33,6 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
     "expand": ("text", {"--session": "sessionId", "--cwd": "cwd"}),
     "resume-context": ("session", {"--resume-id": "resumeId"}),
 }
-_WHY = {"over_limit": ": one reference too many", "invalid_meta": ": its meta file is invalid"}
-_WHY |= {"ambiguous": " is ambiguous: "}
 
 _BYTES_MAX = 9000  # of context
 _SECONDS = 2.0
@@ -90,7 +88,7 @@ def expand(app: App, word: str, params: dict[str, Any], *, inline: bool) -> int:
     if inline:
         block = block + b"\n\n---\n\n" + prompt if block else prompt
     sys.stdout.buffer.write(block + b"\n" if block and not (inline and word == "-") else block)
-    for line in failures(answer):
+    for line in _failures(answer):
         aside(f"indexerd: {line}")
     return 0
 
@@ -99,23 +97,8 @@ def _block(answer: dict[str, Any]) -> str:
     return "\n\n".join(message["content"] for message in answer.get("messages") or ())
 
 
-def failures(answer: dict[str, Any]) -> list[str]:
-    """List, for people, the references that did not resolve, and why."""
-    problems: list[str] = []
-    for reference in answer.get("references", ()):
-        raw = safe(reference["raw"], 100)
-        if reference["status"] != "resolved":
-            near = [
-                f"{safe(session['name'], 60)} (@@{safe(session['sessionId'])})"
-                for session in reference.get("candidates", ())[:4]
-            ]
-            why = _WHY.get(reference["status"], ": no such session")
-            why = ": no session has this name; did you mean " if len(near) == 1 else why
-            problems.append(f"{raw}{why}{'; '.join(near)}{'?' * (len(near) == 1)}")
-        problems += [f"{raw}: {safe(note)}" for note in reference.get("notes", ())]
-        failed = [q for q in reference.get("questions", ()) if q["status"] != "answered"]
-        problems += [f"{raw}: {safe(question['message'])}" for question in failed]
-    return problems
+def _failures(answer: dict[str, Any]) -> list[str]:
+    return [safe(line) for line in answer.get("failures", ())]
 
 
 def lines(answer: dict[str, Any]) -> list[str]:
@@ -172,7 +155,7 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
             params[ours] = event[theirs]
     seconds = backend.question_seconds(text, _SECONDS)
     answer = call_once(socket_path(os.environ), "expand", params, seconds)
-    return _block(answer), failures(answer)[:_LINES_MAX]
+    return _block(answer), _failures(answer)[:_LINES_MAX]
 
 
 def _text(text: str) -> str:

@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
 from indexerd.privacy.redact import redactor
+from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.params import Expand
 from indexerd.references import inject
 from indexerd.references.parse import Reference, find
@@ -26,6 +27,12 @@ from indexerd.times import iso
 
 _STATUS = {"not_found": "not_found", "ambiguous_reference": "ambiguous", "usage": "not_found"}
 _REASONS = ("not_found", "invalid_meta", "over_limit", "ambiguous")
+_WHY = {
+    "over_limit": ": one reference too many",
+    "invalid_meta": ": its meta file is invalid",
+    "ambiguous": " is ambiguous: ",
+}
+_FAILURES_MAX, _FAILURE_MAX = 8, 300  # lines; characters of one
 _MEANT = "@@"  # prefix of references among texts kept by session id; no id begins with it
 
 Row = dict[str, Any]
@@ -51,6 +58,26 @@ async def expand(services: Services, ask: Ask, args: Expand) -> Row:
 def _key(reference: Reference) -> tuple[str, int]:
     """Return a reference's key, in which case does not count."""
     return reference.ref.lower(), reference.up
+
+
+def _failures(outcomes: Sequence[Row]) -> list[str]:
+    """Say in a line each, for people, which references or questions failed, and why."""
+    told = list[str]()
+    for one in outcomes:
+        raw, near = clean_line(one["raw"], 100), one.get("candidates", ())[:4]
+        if one["status"] != "resolved":
+            names = (f"{clean_line(row['name'], 60)} (@@{row['sessionId']})" for row in near)
+            why = _WHY.get(one["status"], ": no such session")
+            if len(near) == 1:
+                why = f": no session has this name; did you mean {next(names)}?"
+            told.append(f"{raw}{why}{'; '.join(names)}")
+        told += [f"{raw}: {note}" for note in one["notes"]]
+        failed = (asked for asked in one["questions"] if asked["status"] != "answered")
+        told += [f"{raw}: {asked['message']}" for asked in failed]
+    lines = [clean_line(line, _FAILURE_MAX) for line in told]
+    if len(lines) > _FAILURES_MAX:
+        lines[_FAILURES_MAX - 1 :] = [f"… and {len(lines) - _FAILURES_MAX + 1} more"]
+    return lines
 
 
 class _Prompt:
@@ -175,6 +202,7 @@ class _Prompt:
             "injectedBytes": sum(len(block.text.encode()) for block in blocks),
             "truncated": any(block.truncated for block in blocks),
             **({"statusText": texts} if texts else {}),
+            **({"failures": told} if (told := _failures(outcomes)) else {}),
         }
 
     def audit_row(self, answer: Row) -> Row:

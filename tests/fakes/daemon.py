@@ -10,28 +10,9 @@ from pathlib import Path
 from typing import Any
 
 HELLO = {"version": "0", "protocol": 1, "capabilities": []}
-NEAR = [{"name": f"n\n{n}", "sessionId": f"s-{n}"} for n in range(6)]
-QUESTIONS = [
-    {"question": "a?", "status": "answered"},
-    {"question": "b?", "status": "failed", "code": "model_unavailable", "message": "no\nmodel"},
-]
-# Failed references in an answer of `expand`, and the lines that the user then sees.
-FAILED: list[Any] = [
-    {"raw": "@@ok", "status": "resolved"},
-    {"raw": "@@nope\x1b[31m", "status": "not_found", "notes": ["try again"]},
-    {"raw": "@@two", "status": "ambiguous", "candidates": NEAR},
-    {"raw": "@@bad", "status": "invalid_meta"},
-    {"raw": "@@many", "status": "over_limit"},
-    {"raw": "@@asked", "status": "resolved", "questions": QUESTIONS},
-]
-FAILED_TOLD = [
-    "@@nope [31m: no such session",
-    "@@nope [31m: try again",
-    "@@two is ambiguous: n 0 (@@s-0); n 1 (@@s-1); n 2 (@@s-2); n 3 (@@s-3)",
-    "@@bad: its meta file is invalid",
-    "@@many: one reference too many",
-    "@@asked: no model",
-]
+# Failures in an answer of `expand`, and the lines that the user then sees.
+FAILED: list[Any] = [f"@@nope\x1b[31m{n}:\nno such session" for n in range(6)]
+FAILED_TOLD = [f"@@nope [31m{n}: no such session" for n in range(6)]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an exception of this program

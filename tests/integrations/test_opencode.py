@@ -191,7 +191,7 @@ def test_the_socket_is_where_the_daemon_has_it(named: dict[str, str]) -> None:
 
 def test_failures_are_shown_with_their_reason(env: dict[str, str], socket: Path) -> None:
     """S0.51, S0.64: each failed reference or question has a line, shown long enough to read."""
-    expanded = {"messages": MESSAGES, "references": FAILED, "statusText": ["✅ resolved"]}
+    expanded = {"messages": MESSAGES, "failures": FAILED, "statusText": ["✅ resolved"]}
     _, (toast,) = added(env, socket, expanded)
     assert toast["message"].splitlines() == ["✅ resolved", *FAILED_TOLD]
     assert (toast["variant"], toast["duration"]) == ("warning", 8000)

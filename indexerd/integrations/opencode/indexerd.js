@@ -45,8 +45,6 @@ const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const OF_SESSION = [`${SERVER}_set_relevant_context`, `${SERVER}_get_relevant_context`]
 /** Tools whose questions are limited in each turn. */
 const OF_TURN = [`${SERVER}_query_session`, `${SERVER}_expand_references`]
-/** @type {Record<string, string>} */
-const WHY = { over_limit: "one reference too many", invalid_meta: "its meta file is invalid" }
 
 /** The sessions of this process, and their last prompts. @type {Map<string, string>} */
 const known = new Map()
@@ -239,7 +237,7 @@ async function referred(client, prompt) {
     return []
   }
   const { result, settings } = await ask("expand", prompt, asks(prompt.text) ? ASKING_MS : QUICK_MS)
-  tell(client, result?.statusText, failures(result?.references), settings?.notificationAutoClearMs)
+  tell(client, result?.statusText, result?.failures, settings?.notificationAutoClearMs)
   return additions(Array.isArray(result?.messages) ? result.messages : [])
 }
 
@@ -266,34 +264,6 @@ function asks(text) {
 }
 
 /**
- * List failures and their reasons as lines, worded like those of `indexerd expand`.
- * @param {any} references the daemon's
- * @returns {string[]}
- */
-function failures(references) {
-  const told = list(references).flatMap((one) => {
-    if (typeof one.raw !== "string" || typeof one.status !== "string") return []
-    const raw = line(one.raw, 100)
-    const questions = list(one.questions).filter((each) => each.status !== "answered")
-    const near = list(one.candidates).slice(0, 4)
-    const choice = near.map(({ name, sessionId }) => `${line(name, 60)} (@@${line(sessionId, 60)})`)
-    const notes = Array.isArray(one.notes) ? one.notes : []
-    const why = [...notes, ...questions.map((each) => each.message)].map((each) => `${raw}: ${each}`)
-    if (one.status === "ambiguous") why.unshift(`${raw} is ambiguous: ${choice.join("; ")}`)
-    else if (one.status !== "resolved") why.unshift(`${raw}: ${WHY[one.status] ?? "no such session"}`)
-    return why.map((each) => line(each, 300))
-  })
-  const lines = [...new Set(told)]
-  if (lines.length <= LINES_MAX) return lines
-  return [...lines.slice(0, LINES_MAX - 1), `… and ${lines.length - LINES_MAX + 1} more`]
-}
-
-/** @param {any} value @returns {any[]} */
-function list(value) {
-  return Array.isArray(value) ? value.filter((one) => typeof one === "object" && one) : []
-}
-
-/**
  * @param {unknown} text
  * @param {number} most characters
  */
@@ -307,11 +277,12 @@ function line(text, most) {
  * Show the outcome of references, without waiting.
  * @param {any} client
  * @param {unknown} texts
- * @param {string[]} failed
+ * @param {unknown} failures a line each
  * @param {unknown} duration milliseconds
  */
-function tell(client, texts, failed, duration) {
-  const said = Array.isArray(texts) ? texts.filter((one) => typeof one === "string" && one) : []
+function tell(client, texts, failures, duration) {
+  const list = (/** @type {unknown} */ all) => Array.isArray(all) ? all.filter((one) => one && typeof one === "string") : []
+  const said = list(texts), failed = list(failures).slice(0, LINES_MAX).map((one) => line(one, 300))
   if (!said.length && !failed.length) return
   const message = [...(said.length ? [said.join(" · ").slice(0, 300)] : []), ...failed].join("\n")
   const variant = failed.length || message.includes("⚠") ? "warning" : "success"

@@ -23,10 +23,9 @@ import { randomUUID } from "node:crypto";
 import { homedir } from "node:os";
 import { withSessions } from "./completion.ts";
 import { ask, DaemonError, isObject, type Json, Listening, socketPath } from "./daemon.ts";
-import { type Message, outcome, Queue, references, resumed } from "./prompts.ts";
+import { failures, type Message, outcome, Queue, references, resumed } from "./prompts.ts";
 import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, settingsOf, Status, tell } from "./status.ts";
 import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
-import { failures, QUEUED, tooLong } from "./troubles.ts";
 import { type Wait, waiting } from "./waiting.ts";
 import { asks, fitting, mentions, own, refers, Typed } from "./words.ts";
 
@@ -43,6 +42,8 @@ const APPEARING = 3; // until the daemon knows a new session's file
 const MESSAGES = 8; // separate messages of a prompt; more are joined
 const RUNS = ["index.started", "index.retry", "index.succeeded", "index.failed"];
 const ASKING = "⏳ asking...";
+const QUEUED = "@@… is expanded only in a prompt of its own, not in one that is queued while the agent works";
+const TOO_LONG = "this prompt is too long: its @@ references were not expanded";
 
 type Context = ExtensionContext;
 
@@ -173,14 +174,17 @@ class Extension {
     const status = this.here?.status;
     const sessionId = known(ctx);
     const text = fitting(words);
+    if (text === undefined) {
+      warn(ctx, [TOO_LONG]);
+      return [];
+    }
     const params = { text, cwd: ctx.cwd, ...(sessionId && { sessionId }) };
     const wait = asks(text) ? waiting(ctx, this.here?.over.signal) : undefined;
     try {
       const answer = await this.expanded(params, wait, status);
       const said = outcome(answer);
       if (said) status?.final(said);
-      const unseen = mentions(words.slice(text.length)) ? [tooLong(text.length)] : [];
-      warn(ctx, [...failures(answer), ...unseen]);
+      warn(ctx, failures(answer));
       return references(answer);
     } catch {
       return []; // the prompt continues without them

@@ -12,6 +12,8 @@ import { oneLine } from "./status.ts";
 export const REFERENCE = "session-reference";
 export const RESUME = "session-resume-context";
 const CONTENT_MAX = 2_000_000; // characters of one message
+const LINES_MAX = 8; // failures
+const LINE_MAX = 300; // characters
 
 export interface Message {
   customType: string;
@@ -40,6 +42,12 @@ function message(customType: string, content: unknown, details: unknown): Messag
 export function outcome(answer: Json): string {
   const said = Array.isArray(answer.statusText) ? answer.statusText : [answer.statusText];
   return oneLine(said.filter((one) => typeof one === "string").join(" · "));
+}
+
+/** Which references failed, and why: short lines, whatever the answer has. */
+export function failures(answer: Json): string[] {
+  const told = Array.isArray(answer.failures) ? answer.failures.slice(0, LINES_MAX) : [];
+  return told.filter((one) => typeof one === "string").map((one) => oneLine(one, LINE_MAX));
 }
 
 /** Messages that pi has not got yet. */

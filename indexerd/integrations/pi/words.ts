@@ -10,7 +10,6 @@
  */
 
 const TEXT_MAX = 1_000_000; // bytes as JSON; a request of 1 MiB also contains a directory
-const REFERENCE_MAX = 300; // characters
 const TYPED_MAX = 8; // typed texts that are kept
 
 /** Typed texts, until pi makes prompts of them: words of skills and templates are not the user's. */
@@ -65,18 +64,8 @@ export function asks(words: string): boolean {
   });
 }
 
-/** Cut words to what fits into a request; JSON cannot contain half a character. */
-export function fitting(words: string): string {
-  const whole = words.slice(0, TEXT_MAX).replace(/\p{Cs}/gu, "\ufffd");
-  const fits = (end: number): boolean => Buffer.byteLength(JSON.stringify(whole.slice(0, end))) <= TEXT_MAX;
-  if (whole.length === words.length && fits(whole.length)) return whole;
-  let [low, high] = [0, whole.length];
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    if (fits(middle)) low = middle;
-    else high = middle - 1;
-  }
-  const from = Math.max(0, low - REFERENCE_MAX); // a reference that is cut would name another session
-  const blank = whole.slice(from, low).search(/\s\S*$/);
-  return whole.slice(0, blank < 0 ? low : from + blank).replace(/\p{Cs}$/u, "");
+/** The words as a request can contain them, without half characters; undefined if they are too long. */
+export function fitting(words: string): string | undefined {
+  const whole = words.replace(/\p{Cs}/gu, "\ufffd");
+  return Buffer.byteLength(JSON.stringify(whole)) <= TEXT_MAX ? whole : undefined;
 }

@@ -64,10 +64,18 @@ def test_unresolved_references_have_a_status(world: World) -> None:
             f"@@{broken}": "invalid_meta",
             "@@a-third-one": "over_limit",
         }
-        candidates = [candidate["name"] for candidate in found["references"][1]["candidates"]]
-        assert {*candidates[:2]} == {"Purple valve design", "Purple valve tests"}
+        candidates = found["references"][1]["candidates"]
+        names_of_two = {candidate["name"] for candidate in candidates[:2]}
+        assert names_of_two == {"Purple valve design", "Purple valve tests"}
         assert (found["messages"], found["message"]) == ([], None)
         assert found["statusText"] == ["⚠️ failed to resolve 4 reference(s)"]
+        near = [f"{one['name']} (@@{one['sessionId']})" for one in candidates]
+        assert found["failures"] == [
+            "@@no-such-thing: no such session",
+            f"@@purple-valve is ambiguous: {'; '.join(near[:4])}",
+            f"@@{broken}: its meta file is invalid",
+            "@@a-third-one: one reference too many",
+        ]
         rows = [row for row in world.telemetry() if row["customType"] == "session-reference:inject"]
         kinds = ("not_found", "invalid_meta", "over_limit", "ambiguous")
         assert rows[-1]["unresolvedReasons"] == dict.fromkeys(kinds, 1)
@@ -116,6 +124,8 @@ def test_ancestors(world: World) -> None:
     assert line["message"]["details"]["sessionIds"] == [second.id, first.id]
     note = f"ancestors end at {first.id}, which has no parent"
     assert line["references"][0]["notes"] == [note]
+    assert line["failures"] == [f"@@{second.id}~3: {note}"]
+    assert "failures" not in alone
     assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {note}")
 
 
