@@ -129,6 +129,15 @@ def test_ancestors(world: World) -> None:
     assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {note}")
 
 
+def test_the_only_near_name_is_offered(world: World) -> None:
+    """S0.49: nothing is guessed, once the texts can be searched."""
+    near = add(world, "Convert PNG to JPG")
+    asked = "@@convert-jpg-to-png"
+    told = f"{asked}: no session has this name; did you mean Convert PNG to JPG (@@{near})?"
+    with world.daemon():
+        until(lambda: expand(world, asked)["failures"] == [told], "the offer")
+
+
 def test_a_session_of_the_project_comes_first(world: World) -> None:
     """S0.68: of two sessions with one name, the project's is chosen; without one, neither."""
     here, there = add(world, "Valve plan", cwd="/w"), add(world, "Valve plan", cwd="/x")
