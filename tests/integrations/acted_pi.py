@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import playwright
 import pytest
 
 from tests.fakes.daemon import HELLO
@@ -22,12 +23,13 @@ BLOCK = {"customType": "session-reference", "content": "B", "display": False, "d
 
 def _node() -> str | None:
     rig = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent") / "node/node_modules/node/bin/node"
-    for found in (str(rig) if rig.exists() else None, shutil.which("node")):
-        if found:
+    browsers = Path(playwright.__file__).parent / "driver/node"
+    for found in (rig, shutil.which("node"), browsers):
+        if found and Path(found).exists():
             said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
             parts = re.match(r"v(\d+)\.(\d+)", said.stdout)
             if parts and (int(parts[1]), int(parts[2])) >= ENOUGH:
-                return found
+                return str(found)
     return None
 
 
