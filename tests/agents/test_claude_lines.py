@@ -30,7 +30,7 @@ HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ([PICTURE], {}, ""),
     ("<system-reminder>x</system-reminder>\nreal", {}, "real"),
     ("<ide_selection>x</ide_selection><ide_opened_file>y</ide_opened_file>real", {}, "real"),
-    ([{"type": "text", "text": "<ide_opened_file>x</ide_opened_file>"}, "real"], {}, "real"),
+    ([{"type": "text", "text": text} for text in ("<ide_x>y</ide_x>", "a", "b")], {}, "a\nb"),
     ("what is <system-reminder>?", {}, "what is <system-reminder>?"),
     ("What is this?\nUnknown skill: deploy", {}, "What is this?\nUnknown skill: deploy"),
     ("Implement the following plan:\n\n1. Do", {}, "Implement the following plan:\n\n1. Do"),

@@ -190,12 +190,6 @@ def test_a_notice_takes_no_prompt_back() -> None:
     assert (prompts(data, state), answers(data, state)) == (["one", "two"], ["A1", "A2", "A3"])
 
 
-def test_blocks_of_one_prompt_stand_on_lines_of_their_own() -> None:
-    blocks = [{"type": "text", "text": text} for text in ("<ide_x>y</ide_x>", "go", "on")]
-    data = user("u1", None, blocks) + answer("a1", "u1", "A1")
-    assert prompts(data, state_of(data)) == ["go\non"]
-
-
 def test_an_answer_may_hold_the_result_of_a_tool() -> None:
     """Some providers search the web themselves, within an answer."""
     found = {"type": "tool_result", "tool_use_id": "t1", "content": "A page"}

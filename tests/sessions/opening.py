@@ -1,11 +1,9 @@
-"""Open a session for the view methods."""
+"""Open a session whose lines are in memory."""
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from indexerd.daemon import open_session
-from indexerd.protocol.methods import decode_params
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import OpenSession
@@ -30,18 +28,10 @@ def opened(
     path: str = "/s.jsonl",
     agent: str = "pi",
     *,
-    lost: int | None = None,
     home: Path | None = None,
 ) -> OpenSession:
     state = state_of(data)
-    if lost is not None:
-        state.lengths[lost] = 0
     info = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
     assert isinstance(info, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
     return OpenSession(info, state.snapshot(), dict(state.labels), lines, home)
-
-
-def view(method: str, opened_session: OpenSession, params: dict[str, Any] | None = None) -> Any:
-    arguments = decode_params(method, {"ref": "s1", **(params or {})})
-    return open_session.show(method, cast("Any", arguments), opened_session)

@@ -55,8 +55,9 @@ def view(context: Context) -> list[list[str]]:
 
 @pytest.mark.parametrize(("file", "oracle"), CASES)
 def test_files_are_read_as_pi_reads_them(file: Path, oracle: dict[str, Any]) -> None:
-    """S1.4, S1.5, S0.10: leaf, branch, users, labels, name and list row equal pi's own answers."""
-    state = state_of(file.read_bytes())
+    """S1.4, S1.5, S0.10, S1.14, S1.36: leaf, branch, users, labels, name, list row, every tip."""
+    data = file.read_bytes()
+    state, our_ids = state_of(data), names(state_of(data), oracle)
     assert state.header is not None
     assert oracle["header"]["id"] == state.header.session_id
     assert oracle["header"]["cwd"] == state.header.cwd
@@ -75,39 +76,9 @@ def test_files_are_read_as_pi_reads_them(file: Path, oracle: dict[str, Any]) -> 
     if row and row["messageCount"]:
         assert row["modified"] == iso_of_ms(state.activity_ms)
 
-
-@pytest.mark.shared
-@pytest.mark.parametrize(("file", "oracle"), CASES)
-def test_the_tree_equals_pis(file: Path, oracle: dict[str, Any]) -> None:
-    """S1.6, S1.30: order, depth, labels and the active path of every node."""
-    data = file.read_bytes()
-    state = state_of(data)
-    our_ids = names(state, oracle)
-
-    found = all_nodes(state, data)
-
-    expected = [
-        (our_ids[entry_id], depth, label)
-        for entry_id, depth, label in flat(needs(oracle, "tree"))
-        if entry_id
-    ]
-    assert expected == [(node["id"], node["depth"], node.get("label")) for node in found]
-    branch = {our_ids[entry_id] for entry_id in oracle["branch"]}
-    assert branch == {node["id"] for node in found if node["active"]}
-    ordinals = {our_ids[leaf["id"]]: leaf["ordinal"] for leaf in oracle["leaves"]}
-    assert ordinals.items() <= {node["id"]: node["ordinal"] for node in found}.items()
-
-
-@pytest.mark.parametrize(("file", "oracle"), CASES)
-def test_tips_and_branch_points_equal_pis(file: Path, oracle: dict[str, Any]) -> None:
-    """S1.14, S1.36: every leaf with its counts, and every branch point."""
-    data = file.read_bytes()
-    state, read = state_of(data), reader(state_of(data), data)
-    our_ids = names(state, oracle)
-
+    read = reader(state, data)
     rows = [row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY]
     found = tips(state, {row: read(row) for row in rows})
-
     expected = {
         (our_ids[leaf["id"]], leaf["pathLength"], leaf["userMessages"]) for leaf in oracle["leaves"]
     }
@@ -122,37 +93,38 @@ def test_tips_and_branch_points_equal_pis(file: Path, oracle: dict[str, Any]) ->
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("file", "oracle"), CASES)
-def test_the_context_equals_pis(file: Path, oracle: dict[str, Any]) -> None:
-    """S1.18 to S1.20, S1.32, S1.33: roles, texts, model and thinking level, for every leaf."""
+def test_tree_context_compactions_and_file_lists_equal_pis(
+    file: Path, oracle: dict[str, Any]
+) -> None:
+    """S1.6, S1.18 to S1.23, S1.30, S1.32, S1.33: of every node, leaf, and tool call."""
     data = file.read_bytes()
     state = state_of(data)
     read, our_ids = reader(state, data), names(state, oracle)
+    expected = [
+        (our_ids[entry_id], depth, label)
+        for entry_id, depth, label in flat(needs(oracle, "tree"))
+        if entry_id
+    ]
+    found = all_nodes(state, data)
+    assert expected == [(node["id"], node["depth"], node.get("label")) for node in found]
+    branch = {our_ids[entry_id] for entry_id in oracle["branch"]}
+    assert branch == {node["id"] for node in found if node["active"]}
+    ordinals = {our_ids[leaf["id"]]: leaf["ordinal"] for leaf in oracle["leaves"]}
+    assert ordinals.items() <= {node["id"]: node["ordinal"] for node in found}.items()
 
-    found = context_of(state, read, level="off")
-
-    expected = needs(oracle, "context")
-    assert [[message["role"], message["text"]] for message in expected["messages"]] == view(found)
-    assert (expected["model"], expected["thinkingLevel"]) == (found.model, found.thinking_level)
+    context, theirs = context_of(state, read, level="off"), needs(oracle, "context")
+    assert [[message["role"], message["text"]] for message in theirs["messages"]] == view(context)
+    assert (theirs["model"], theirs["thinkingLevel"]) == (context.model, context.thinking_level)
     for leaf, messages in oracle["contextPerLeaf"].items():
         row = state.row(our_ids[leaf])
         assert messages == view(context_of(state.snapshot(row), read)), leaf
 
-
-@pytest.mark.shared
-@pytest.mark.parametrize(("file", "oracle"), CASES)
-def test_compactions_and_file_lists_equal_pis(file: Path, oracle: dict[str, Any]) -> None:
-    """S1.21 to S1.23: the newest compaction, and the files of the branch's tool calls."""
-    data = file.read_bytes()
-    state = state_of(data)
-    read = reader(state, data)
     entries = [read(row) for row in state.path()]
-
-    found = [entry for entry in entries if entry.kind is Kind.COMPACTION][::-1]
-
+    compactions = [entry for entry in entries if entry.kind is Kind.COMPACTION][::-1]
     newest = needs(oracle, "latestCompaction")
-    assert bool(newest) == bool(found)
+    assert bool(newest) == bool(compactions)
     if newest:
-        compaction = found[0]
+        compaction = compactions[0]
         assert (newest["id"], newest["firstKeptEntryId"]) == (
             compaction.id,
             compaction.compaction.kept,

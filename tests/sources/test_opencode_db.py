@@ -15,27 +15,27 @@ from indexerd.entries import Entry, ToolResult
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.opencode import BRIEF_TEXT, OUTPUT, Database
 from indexerd.sources.opencode import look_in_database as look
-from indexerd.sources.source import DATABASE
+from indexerd.sources.source import DATABASE, Source
 from indexerd.sources.tail import Block, Look, Verdict
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows
 
 PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}
 
 
-def rendered(path: str) -> list[dict[str, Any]]:
-    found = DATABASE.tail().read(path)
+def rendered(path: str, source: Source = DATABASE) -> list[dict[str, Any]]:
+    found = source.tail().read(path)
     assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
     return [json.loads(line.data) for line in found.lines if isinstance(line, Block)]
 
 
-def offsets(path: str) -> list[int]:
-    return [line.offset for line in DATABASE.tail().read(path).lines]
+def offsets(path: str, source: Source = DATABASE) -> list[int]:
+    return [line.offset for line in source.tail().read(path).lines]
 
 
-def in_full(path: str) -> list[dict[str, Any]]:
+def in_full(path: str, source: Source = DATABASE) -> list[dict[str, Any]]:
     """A session's messages in full, parsed."""
-    with DATABASE.lines(path) as held:
-        return [json.loads(held(offset, 1)) for offset in offsets(path)[1:]]
+    with source.lines(path) as held:
+        return [json.loads(held(offset, 1)) for offset in offsets(path, source)[1:]]
 
 
 def sides(found: dict[str, Look]) -> dict[str, Look]:

@@ -11,7 +11,8 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.sources.opencode import BRIEF_TEXT
 from indexerd.sources.opencode import look_at_tree as look
 from indexerd.sources.source import TREE
-from indexerd.sources.tail import Block, Verdict
+from indexerd.sources.tail import Verdict
+from tests.sources.test_opencode_db import in_full, offsets, rendered
 
 START = 1_730_000_000_000
 
@@ -60,28 +61,16 @@ def path_of(storage: Storage, name: str = "ses_a") -> str:
     return f"{storage.root}/session/project/{name}.json"
 
 
-def rendered(path: str) -> list[dict[str, Any]]:
-    found = TREE.tail().read(path)
-    assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
-    return [json.loads(line.data) for line in found.lines if isinstance(line, Block)]
-
-
-def in_full(path: str) -> list[dict[str, Any]]:
-    """A session's messages in full, parsed."""
-    with TREE.lines(path) as held:
-        return [json.loads(held(line.offset, 1)) for line in [*TREE.tail().read(path).lines][1:]]
-
-
 def test_the_same_lines_as_of_a_database(storage: Storage) -> None:
     """S3.9: the session's line, then its messages ordered by time, brief and full."""
     storage.said("msg_0", "user", "later, although its id sorts first", at=9)
-    first, prompt, answer, last = rendered(path_of(storage))
+    first, prompt, answer, last = rendered(path_of(storage), TREE)
     assert first["time"] == {"created": START, "updated": START + 1, "archived": 0}
     assert (first["id"], first["title"], first["directory"]) == ("ses_a", "A title", "/work/demo")
     assert [message["id"] for message in (prompt, answer, last)] == ["msg_1", "msg_2", "msg_0"]
     assert prompt["parts"] == [{"type": "text", "text": "x" * BRIEF_TEXT}]
     assert (answer["role"], answer["finish"], answer["parts"]) == ("assistant", "stop", [])
-    assert [message["parts"][0].get("text") for message in in_full(path_of(storage))] == [
+    assert [message["parts"][0].get("text") for message in in_full(path_of(storage), TREE)] == [
         "x" * 5000,
         "hi",
         "later, although its id sorts first",
@@ -93,7 +82,7 @@ def test_a_compacting_question_has_its_answers_record(storage: Storage) -> None:
     storage.put("message", "ses_a", "msg_3", {"role": "user", "time": {"created": START + 3}})
     storage.put("part", "msg_3", "prt_3", {"type": "compaction", "tail_start_id": "msg_2"})
     storage.said("msg_4", "assistant", "S", at=4, summary=True, finish="stop", parentID="msg_3")
-    assert in_full(path_of(storage))[3]["parent"] == [
+    assert in_full(path_of(storage), TREE)[3]["parent"] == [
         {"type": "compaction", "tail_start_id": "msg_2"}
     ]
 
@@ -154,7 +143,7 @@ def test_a_half_written_record_is_read_later(
 def test_deleted_records_are_gone(storage: Storage) -> None:
     """A session, a message, then the whole tree."""
     path = path_of(storage)
-    places = [line.offset for line in TREE.tail().read(path).lines]
+    places = offsets(path, TREE)
     (storage.root / "message/ses_a/msg_2.json").unlink()
     with TREE.lines(path) as held:
         assert json.loads(held(places[1], 1))["id"] == "msg_1"
@@ -176,7 +165,7 @@ def test_records_of_any_shape_are_read(storage: Storage) -> None:
     storage.said("msg_2", "assistant", "hi", id="../../up", parentID=outside, summary=True)
     storage.put("message", "ses_a", "msg_3", {"role": ["user"], "time": {"created": "soon"}})
     storage.put("part", "msg_3", "prt_3", {"type": {}, "text": [], "state": 3})
-    first, *said = rendered(path_of(storage))
+    first, *said = rendered(path_of(storage), TREE)
     assert (first["title"], first["parentID"]) == ("", "")
-    assert len(said) == len(in_full(path_of(storage))) == 3
-    assert not any("parent" in message for message in in_full(path_of(storage)))
+    assert len(said) == len(in_full(path_of(storage), TREE)) == 3
+    assert not any("parent" in message for message in in_full(path_of(storage), TREE))

@@ -32,7 +32,7 @@ class Disk:
 
     def repository(self, name: str, remote: str = "") -> Path:
         path = self.root / name
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         git(path, "init")
         git(path, "remote", "add", "origin", f"git@example.org:{remote or name}.git")
         git(path, "commit", "--allow-empty", "-m", name, date="2026-01-01T00:00:00Z")
@@ -204,3 +204,33 @@ def test_a_clone_that_moves_takes_only_its_own_sessions(disk: Disk) -> None:
     (disk.root / "x2").symlink_to("x3")
     disk.look("x3", "x2/api")
     assert [*map(disk.now, ("x1", "x2", "x2/api"))] == ["x1", "x3", "x3/api"]
+
+
+def test_a_place_is_identified_by_the_repository_that_is_there_now(disk: Disk) -> None:
+    """Also one that got its remote later, or that took another one's place."""
+    place = disk.root / "shop"
+    place.mkdir()
+    git(place, "init")
+    disk.look("shop")
+    disk.repository("shop")
+    disk.look("shop")
+    git(place, "remote", "set-url", "origin", "https://example.org/shop")
+    git(place, "checkout", "--orphan", "pages")
+    git(place, "commit", "--allow-empty", "-m", "pages")
+    disk.look("shop")
+    copy(place, disk.root / "moved")  # which only what identifies it can tell
+    shutil.rmtree(place)
+    disk.look("moved")
+    assert disk.now("shop") == "moved"
+    (place / ".idea").mkdir(parents=True)  # no repository
+    disk.look("shop", "moved")
+    assert disk.now("shop") == "moved"
+    disk.repository("shop", "unrelated")
+    disk.look("shop", "moved")
+    later = time.time_ns() // 1_000_000
+    assert disk.now("shop") == "moved"
+    assert disk.projects.now(str(place), later) == str(place)
+    shutil.rmtree(place)
+    disk.look("moved")
+    assert disk.now("shop") == "moved"
+    assert disk.projects.now(str(place), later) == str(place)

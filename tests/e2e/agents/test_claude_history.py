@@ -76,7 +76,10 @@ def stored(path: Path) -> str:
 
 
 def test_what_is_known_otherwise_stays(world: World) -> None:
-    """A deleted session keeps its whole text; one whose file comes back is read from that."""
+    """A deleted session keeps its whole text; one whose file comes back is read from that.
+
+    Of a history that was rewritten, what remains is read from its new place; the rest stays.
+    """
     history, home = History(world), world.root / "home"
     seen, back = ClaudeSession(home), ClaudeSession(home)
     seen.turn("Please adjust the heron.")
@@ -93,6 +96,18 @@ def test_what_is_known_otherwise_stays(world: World) -> None:
         scanned(world)
         assert hit_by(world, "heron") == {seen.id}
         assert "promptsOnly" not in world.row(seen.id)
+        first, second = history.add("Feed the emu."), history.add("Feed the moa.")
+        until(lambda: hit_by(world, "emu OR moa") == {first, second}, "the hits")
+        *_, last = history.path.read_text().splitlines(keepends=True)
+        history.path.write_text(last)
+        scanned(world)
+        until(lambda: "moa" in world.run("export", second), "the session")
+        assert world.row(first)["promptsOnly"]
+        assert hit_by(world, "emu OR moa") == {first, second}
+        for session_id in (first, second):  # the file is everyone's
+            world.run("purge", session_id, "--transcript", "--yes", code=2)
+            assert "only prompts" in world.stderr
+        assert history.path.read_text() == last
 
 
 def test_exclusions_and_purge_apply(world: World) -> None:
@@ -109,21 +124,3 @@ def test_exclusions_and_purge_apply(world: World) -> None:
         scanned(world)
         assert hit_by(world, "kiwi") == {stays}
         assert not any(map(world.row, (*hidden, purged)))
-
-
-def test_a_history_that_was_rewritten(world: World) -> None:
-    """What remains is read from its new place; the rest stays, as of any file that is deleted."""
-    history = History(world)
-    first, second = history.add("Feed the emu."), history.add("Feed the moa.")
-    with world.daemon():
-        until(lambda: hit_by(world, "emu OR moa") == {first, second}, "the hits")
-        lines = history.path.read_text().splitlines(keepends=True)
-        history.path.write_text(lines[1])
-        scanned(world)
-        until(lambda: "moa" in world.run("export", second), "the session")
-        assert world.row(first)["promptsOnly"]
-        assert hit_by(world, "emu OR moa") == {first, second}
-        for session_id in (first, second):  # the file is everyone's
-            world.run("purge", session_id, "--transcript", "--yes", code=2)
-            assert "only prompts" in world.stderr
-        assert history.path.read_text() == lines[1]

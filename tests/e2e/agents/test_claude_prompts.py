@@ -6,8 +6,6 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, append, wait
 
@@ -151,7 +149,10 @@ WITHOUT_REQUEST = [
 
 
 def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -> None:
-    """S0.6, S0.46: its arguments count and name, also while the agent works; expansions do not."""
+    """S0.6, S0.46: its arguments count and name, also while the agent works; expansions do not.
+
+    A command alone is no message, but names a session without any.
+    """
     sessions = []
     for command, _ in REQUESTS:
         sessions.append(session := ClaudeSession(home))
@@ -164,30 +165,22 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
         queued = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
         busy.line("attachment", attachment=queued)
     busy.say()
-    *found, while_busy = rows(world, [*sessions, busy])
+    alone = ClaudeSession(home)
+    alone.prompt(expanding("acme:review"))
+    alone.prompt("You are an expert. Review it.", isMeta=True)
+    alone.say()
+    *found, while_busy, named = rows(world, [*sessions, busy, alone])
     for row, (_, text) in zip(found, REQUESTS, strict=True):
         assert (row["userMessageCount"], row["messageCount"]) == (1, 2)
         assert row["firstUserMessage"] == row["name"] == text
     assert while_busy["userMessageCount"] == 2
+    assert (named["name"], named["userMessageCount"]) == ("/acme:review", 0)
     shown = world.run("context", busy.id, "--json")["messages"]
     assert "all giraffes pass" in [message["text"] for message in shown]
     for word, session in (("tests/auth", sessions[0]), ("giraffes", busy)):
         hits = world.run("search", word, "--json")["hits"]
         assert {hit["sessionId"] for hit in hits} == {session.id}
         assert not [hit for hit in hits if "command-name" in hit["snippet"]]
-
-
-def test_a_command_alone_names_a_session_without_prompts(world: World, home: Path) -> None:
-    """It is no prompt: the first one takes its place."""
-    session = ClaudeSession(home)
-    session.prompt(expanding("acme:review"))
-    session.prompt("You are an expert. Review it.", isMeta=True)
-    session.say()
-    (row,) = rows(world, [session])
-    assert (row["name"], row["userMessageCount"]) == ("/acme:review", 0)
-    session.prompt("Now fix it.")
-    (row,) = rows(world, [session])
-    assert (row["name"], row["userMessageCount"]) == ("Now fix it.", 1)
 
 
 def test_notes_to_the_model_are_not_shown_in_results(world: World, home: Path) -> None:
@@ -223,29 +216,32 @@ def test_what_the_client_writes_is_not_a_message(world: World, home: Path) -> No
     assert {row["name"] for row in found} == {"Sort the imports.", "Uploads"}  # by /rename
 
 
-@pytest.mark.parametrize("described", [True, False])
-def test_a_sub_agent_is_named_by_its_task(world: World, home: Path, described: bool) -> None:
+def test_a_sub_agent_is_named_by_its_task(world: World, home: Path) -> None:
     """S3.18: by its parent's description, else by its first line; neither counts as a prompt."""
-    origin = ClaudeSession(home)
-    origin.turn("Is the lexer sound?")
-    folder = origin.path.with_suffix("") / "subagents"
-    helper = ClaudeSession(home, folder=folder, session_id="agent-a72c3b6f2c1758313")
-    named = {"sessionId": origin.id, "isSidechain": True}
-    helper.prompt("Review the lexer.", **named)
-    helper.line("assistant", message={"role": "assistant", "content": "It is."}, **named)
-    helper.prompt("Now its tests.", **named)
-    if described:
-        beside = {"agentType": "general-purpose", "description": "lexer review"}
-        helper.path.with_suffix(".meta.json").write_text(json.dumps(beside))
-    row = world.read_once("--subagents")[helper.id]
-    name = ("lexer review", "agent") if described else ("Review the lexer.", "first-message")
-    assert (row["name"], row["nameSource"]) == name
-    assert (row["firstUserMessage"], row["userMessageCount"]) == ("Review the lexer.", 0)
-    member = world.run("family", helper.id, "--json")["members"][1]
-    assert (member["name"], member["relation"]) == (name[0], "subagent")
-    exported = world.root / "task.md"
-    world.run("export", helper.id, "--format", "md", "--output", str(exported))
-    assert "**Task from the parent session**\n\n> Review the lexer." in exported.read_text()
+    helpers = {}
+    for described in (True, False):
+        origin = ClaudeSession(home)
+        origin.turn("Is the lexer sound?")
+        folder = origin.path.with_suffix("") / "subagents"
+        helper = ClaudeSession(home, folder=folder, session_id=f"agent-{origin.id[-12:]}")
+        named = {"sessionId": origin.id, "isSidechain": True}
+        helper.prompt("Review the lexer.", **named)
+        helper.line("assistant", message={"role": "assistant", "content": "It is."}, **named)
+        helper.prompt("Now its tests.", **named)
+        helpers[helper.id] = ("Review the lexer.", "first-message")
+        if described:
+            beside = {"agentType": "general-purpose", "description": "lexer review"}
+            helper.path.with_suffix(".meta.json").write_text(json.dumps(beside))
+            helpers[helper.id] = ("lexer review", "agent")
+    rows = world.read_once("--subagents")
+    for helper_id, name in helpers.items():
+        row = rows[helper_id]
+        assert (row["name"], row["nameSource"]) == name
+        assert (row["firstUserMessage"], row["userMessageCount"]) == ("Review the lexer.", 0)
+        member = world.run("family", helper_id, "--json")["members"][1]
+        assert (member["name"], member["relation"]) == (name[0], "subagent")
+        exported = world.run("export", helper_id, "--format", "md")
+        assert "**Task from the parent session**\n\n> Review the lexer." in exported
 
 
 def test_a_recap_describes_a_session(world: World) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from tests.agents import codex_files as codex
 from tests.e2e.world import REAL, World, append, stamp
 
 DAY = datetime(2026, 4, 7, 9, 0, tzinfo=UTC)
@@ -32,35 +33,30 @@ class Rollout:
         self.sum = {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0}
         self._turns = 0
         first = {"id": self.id, "timestamp": self._time(), "cwd": "/w", "originator": "codex-tui"}
-        self.add("session_meta", first | {"cli_version": "0.118.0", "source": "cli"} | meta)
+        first |= {"cli_version": "0.118.0", "source": "cli"}
+        self.add(codex.line("session_meta", first | meta))
 
-    def add(self, kind: str, payload: Line) -> None:
-        self.at += 0.001
-        self.lines.append({"timestamp": self._time(), "type": kind, "payload": payload})
+    def add(self, *lines: bytes) -> None:
+        for line in lines:
+            self.at += 0.001
+            self.lines.append(json.loads(line) | {"timestamp": self._time()})
 
     def event(self, kind: str, **fields: Any) -> None:
-        self.add("event_msg", {"type": kind, **fields})
+        self.add(codex.event(kind, **fields))
 
-    def asks(self, text: str, *, event: bool = True) -> None:
-        content = [{"type": "input_text", "text": text}]
-        self.add("response_item", {"type": "message", "role": "user", "content": content})
-        if event:
-            self.event("user_message", message=text, images=[], local_images=[])
+    def asks(self, text: str) -> None:
+        self.add(codex.user(text), codex.said(text))
 
     def answers(self, text: str = "Done.") -> None:
-        content = [{"type": "output_text", "text": text}]
-        self.add("response_item", {"type": "message", "role": "assistant", "content": content})
-        self.event("agent_message", message=text)
+        self.add(codex.answer(text), codex.event("agent_message", message=text))
 
     def edits(self, path: str) -> None:
         call = f"call_{self.number}_{len(self.lines)}"
         patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b\n*** End Patch"
-        known = {"name": "apply_patch", "call_id": call}
-        self.add("response_item", {"type": "custom_tool_call", "input": patch} | known)
+        self.add(codex.item("custom_tool_call", input=patch, name="apply_patch", call_id=call))
         change = {f"/w/{path}": {"type": "update", "unified_diff": "", "move_path": None}}
         self.event("patch_apply_end", call_id=call, success=True, changes=change)
-        output = {"type": "custom_tool_call_output", "call_id": call, "output": "Exit code: 0"}
-        self.add("response_item", output)
+        self.add(codex.item("custom_tool_call_output", call_id=call, output="Exit code: 0"))
 
     def spends(self, given: int, output: int, *, restarted: bool = False) -> None:
         last = {"input_tokens": given, "cached_input_tokens": 0, "output_tokens": output}
@@ -73,7 +69,7 @@ class Rollout:
         self._turns += 1
         turn = id_at(self.at, 1000 * self.number + self._turns)
         self.event("task_started", turn_id=turn, model_context_window=258_400)
-        self.add("turn_context", {"turn_id": turn, "cwd": "/w", "model": "gpt-5.4"})
+        self.add(codex.line("turn_context", {"turn_id": turn, "cwd": "/w", "model": "gpt-5.4"}))
         self.asks(prompt)
         if path:
             self.edits(path)
@@ -83,7 +79,7 @@ class Rollout:
 
     def copies(self, parent: Rollout, *, header: bool = True) -> None:
         for line in parent.lines if header else parent.lines[1:]:
-            self.add(line["type"], line["payload"])
+            self.add(codex.line(line["type"], line["payload"]))
         self.sum = parent.sum
 
     def path(self, home: Path) -> Path:
@@ -212,8 +208,8 @@ def test_a_task_sent_as_an_agent_message_is_a_prompt(bare_world: World) -> None:
         content = [{"type": "input_text", "text": words + task}]
         if not task:
             content.append({"type": "encrypted_content", "encrypted_content": "gAAAAABq"})
-        known = {"type": "agent_message", "author": "/root", "recipient": "/root/lexer_review"}
-        helper.add("response_item", known | {"content": content})
+        known = {"author": "/root", "recipient": "/root/lexer_review"}
+        helper.add(codex.item("agent_message", content=content, **known))
         helper.answers()
         helper.write(bare_world.root / "home")
         helpers.append(helper)

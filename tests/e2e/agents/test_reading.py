@@ -156,6 +156,19 @@ def test_a_codex_compaction_replaces_earlier_context(world: World, home: Path) -
         assert row["firstUserMessage"] == "BEFORE"
 
 
+def test_a_name_removed_from_codexs_index_is_dropped(world: World, home: Path) -> None:
+    """S3.3: a line is removed from the index; the other thread keeps its name."""
+    first, second = threads = CodexThread(home), CodexThread(home)
+    for thread in threads:
+        thread.turn()
+        thread.rename("The name")
+        wait(world, thread.id, agentTitle="The name")
+    index = home / ".codex/session_index.jsonl"
+    index.write_text(index.read_text().splitlines(keepends=True)[-1])
+    wait(world, first.id, agentTitle=None)
+    wait(world, second.id, agentTitle="The name")
+
+
 def test_internal_records_of_agents_are_never_sent(world: World, home: Path) -> None:
     """Approvals, snapshots and reverts reach no prompt and cannot be searched for (S3.28)."""
     claude, codex = ClaudeSession(home), CodexThread(home)

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +91,26 @@ def test_what_a_fork_copied_counts_once(world: World, monkeypatch: pytest.Monkey
         wait(world, fork.id, **both)
 
 
-@pytest.mark.parametrize("finished", [3, 2])
-def test_opencode_totals_include_reverted_messages(bare_world: World, finished: int) -> None:
+def test_opencode_totals_include_reverted_messages(bare_world: World) -> None:
     """S1.13, S3.10: totals include reverted messages, compactions and an unfinished message."""
     rows = opencode_rows(bare_world)
-    rows.session("ses_a")
-    for n, extra in enumerate(({}, {"summary": True, "mode": "compaction"}, {})):
-        rows.said("ses_a", f"msg_{n}u", "user", f"Question {n}.")
-        at = rows.tick()
-        done = {"finish": "stop", "time": {"created": at, "completed": at}} if n < finished else {}
-        rows.message("ses_a", f"msg_{n}v", "assistant", cost=0.25, **SPENT, **done, **extra)
-        tool = {"status": "completed", "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
-        rows.part("ses_a", f"msg_{n}v", f"prt_{n}", type="tool", tool="edit", state=tool)
-    rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2u"}')
+    for name, finished in (("ses_3", 3), ("ses_2", 2)):
+        rows.session(name)
+        for n, extra in enumerate(({}, {"summary": True, "mode": "compaction"}, {})):
+            rows.said(name, f"{name}_{n}u", "user", f"Question {n}.")
+            at, part = rows.tick(), f"{name}_{n}v"
+            done = {"finish": "stop", "time": {"created": at, "completed": at}}
+            spent = SPENT | (done if n < finished else {})
+            rows.message(name, part, "assistant", cost=0.25, **spent, **extra)
+            tool = {"status": "completed", "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
+            rows.part(name, part, f"prt_{part}", type="tool", tool="edit", state=tool)
+        rows.run(
+            "UPDATE session SET revert = ? WHERE id = ?", f'{{"messageID": "{name}_2u"}}', name
+        )
     tokens = dict(zip(TOKENS, (90, 9, 15, 0), strict=True))
     with bare_world.daemon():
-        wait(bare_world, "ses_a", tokens=tokens, costUsd=0.75, filesModified=["/w/0.py"])
+        for name in ("ses_3", "ses_2"):
+            wait(bare_world, name, tokens=tokens, costUsd=0.75, filesModified=["/w/0.py"])
 
 
 def test_a_finished_tool_counts_before_its_message_ends(bare_world: World) -> None:
@@ -142,7 +147,10 @@ def test_a_finished_tool_counts_before_its_message_ends(bare_world: World) -> No
 
 
 def test_a_session_of_claude_spent_only_its_own(world: World, home: Path) -> None:
-    """S1.16: a copy comes before a session's own first answer, under the first session's id."""
+    """S1.16: a copy comes before a session's own first answer, under the first session's id.
+
+    `claude --resume` of 1.0 gave all copied lines its own id and the time at which it resumed.
+    """
     first, resumed, hooked = (ClaudeSession(home) for _ in range(3))
     clock.now = AT
     for _ in range(2):
@@ -159,60 +167,55 @@ def test_a_session_of_claude_spent_only_its_own(world: World, home: Path) -> Non
         hooked.line("progress", data={"type": "hook_progress"}, **odd)
         clock.now += timedelta(seconds=1)
         hooked.turn()
-    clock.now = None
-    spent = {key: row["tokens"]["input"] for key, row in world.read_once().items()}
-    assert spent == {first.id: 20, resumed.id: 10, hooked.id: 30}
-
-
-def test_what_claude_1_copied_counts_in_the_original(world: World, home: Path) -> None:
-    """`claude --resume` of 1.0 gave all copied lines the time at which it resumed."""
-    origin, fork = ClaudeSession(home), ClaudeSession(home)
-    clock.now = AT
-    origin.prompt("Begin.")
+    old, copy = ClaudeSession(home), ClaudeSession(home)
+    old.prompt("Begin.")
     clock.now += timedelta(seconds=1)
-    origin.say()
+    old.say()
     clock.now += timedelta(hours=1)
-    for line in map(json.loads, origin.path.read_text().splitlines()):
-        append(fork.path, line | {"sessionId": fork.id, "timestamp": iso()})
-    fork.last = origin.last
+    for line in map(json.loads, old.path.read_text().splitlines()):
+        append(copy.path, line | {"sessionId": copy.id, "timestamp": iso()})
+    copy.last = old.last
     clock.now += timedelta(seconds=1)
-    fork.turn("Go on.")
+    copy.turn("Go on.")
     clock.now = None
     rows = world.read_once()
-    assert [rows[one.id]["tokens"]["input"] for one in (origin, fork)] == [10, 10]
-    assert rows[fork.id]["parentSessionId"] == origin.id
+    spent = {key: row["tokens"]["input"] for key, row in rows.items()}
+    assert spent == {first.id: 20, resumed.id: 10, hooked.id: 30, old.id: 10, copy.id: 10}
+    assert rows[copy.id]["parentSessionId"] == old.id
 
 
-@pytest.mark.parametrize("label", ["compact", "prompt_suggestion", "side_question"])
-def test_a_sub_agents_copy_of_its_parent_is_not_its_own(
-    world: World, home: Path, label: str
-) -> None:
+def test_a_sub_agents_copy_of_its_parent_is_not_its_own(world: World, home: Path) -> None:
     """S1.16: it is named by its request; what it repeats is found in its parent, if that exists."""
-    parent, gone = ClaudeSession(home), ClaudeSession(home)
-    copies = dict[str, str]()  # word -> the sub-agent that copied it
+    spent, copies = dict[str, int](), set[str]()
+    finds = dict[str, str]()  # word -> the session in which it is found
     clock.now = AT
-    for session, word in ((parent, "zebras"), (gone, "okapis")):
-        session.turn("Sort the widgets.")
-        session.turn(f"Now the {word}.")
-        copies[word] = f"agent-a{label}-{session.id[-12:]}"
-        folder = session.path.with_suffix("") / "subagents"
-        copy = ClaudeSession(home, folder=folder, session_id=copies[word])
-        own = {"sessionId": session.id, "isSidechain": True}
-        lines = [json.loads(line) | own for line in session.path.read_text().splitlines()]
+    labels = ("compact", "prompt_suggestion", "side_question")
+    for number, (label, exists) in enumerate(product(labels, (True, False))):
+        parent, word = ClaudeSession(home), f"zebra{number}"
+        parent.turn("Sort the widgets.")
+        parent.turn(f"Now the {word}.")
+        folder = parent.path.with_suffix("") / "subagents"
+        copy = ClaudeSession(home, folder=folder, session_id=f"agent-a{label}-{parent.id[-12:]}")
+        own = {"sessionId": parent.id, "isSidechain": True}
+        lines = [json.loads(line) | own for line in parent.path.read_text().splitlines()]
         append(copy.path, *lines)
         clock.now += timedelta(minutes=1)
         copy.prompt("Summarize all of it.", **own)
         text = [{"type": "text", "text": "We sorted."}]
         copy.line("assistant", message=lines[-1]["message"] | {"id": "own", "content": text}, **own)
+        copies.add(copy.id)
+        spent |= {parent.id: 20} if exists else {}
+        finds[word] = parent.id if exists else copy.id
+        if not exists:
+            parent.path.unlink()
     clock.now = None
-    gone.path.unlink()
     rows = world.read_once("--subagents")
-    spent = {key: row["tokens"]["input"] for key, row in rows.items()}
-    assert spent == {parent.id: 20, **dict.fromkeys(copies.values(), 10)}
-    assert {rows[copy]["name"] for copy in copies.values()} == {"Summarize all of it."}
-    for word, found in (("zebras", parent.id), ("okapis", copies["okapis"])):
+    found = {key: row["tokens"]["input"] for key, row in rows.items()}
+    assert found == spent | dict.fromkeys(copies, 10)
+    assert {rows[copy]["name"] for copy in copies} == {"Summarize all of it."}
+    for word, session_id in finds.items():
         hits = world.run("search", word, "--json")["hits"]
-        assert [hit["sessionId"] for hit in hits] == [found]
+        assert [hit["sessionId"] for hit in hits] == [session_id]
 
 
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:

@@ -20,15 +20,6 @@ from tests.e2e.world import NEW_PYTHON, World, ends_well, hooked, scanned, until
 pytestmark = pytest.mark.faults
 
 
-def test_signals_stop_the_daemon(world: World) -> None:
-    """SIGTERM and SIGINT end it with code 0 and remove the socket."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with world.daemon() as process:
-            process.send_signal(number)
-            assert process.wait(5) == 0
-        assert not world.socket.exists()
-
-
 AHEAD = """\
 import os, time
 
@@ -192,7 +183,7 @@ def test_temporary_files_of_dead_writers_are_removed_at_start(
 
 
 def test_readiness_is_reported_and_a_deleted_socket_returns(world: World) -> None:
-    """READY comes when the socket answers, WATCHDOG while it runs, STOPPING at the end."""
+    """READY comes when the socket answers, WATCHDOG while it runs, STOPPING after SIGINT."""
     world.env |= {"NOTIFY_SOCKET": str(world.root / "n"), "WATCHDOG_USEC": "400000"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(world.env["NOTIFY_SOCKET"])
@@ -210,6 +201,7 @@ def test_readiness_is_reported_and_a_deleted_socket_returns(world: World) -> Non
             until(lambda: world._answers(process), "the socket")
             assert world.socket.stat().st_mode & 0o777 == 0o600
             assert world.call("hello")["pid"] == process.pid
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
             wait_for("STOPPING=1")
             assert process.wait(10) == 0
+            assert not world.socket.exists()

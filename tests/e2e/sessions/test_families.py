@@ -1,8 +1,8 @@
-"""Forks whose origin is deleted, opencode forks, event subscriptions and removed names."""
+"""Forks whose origin is deleted, and forks of opencode."""
 
 from pathlib import Path
 
-from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, forget, opencode_rows, scanned, wait
 
 
@@ -48,19 +48,3 @@ def test_an_opencode_fork_is_linked_permanently(world: World) -> None:
         forget(rows, "ses_o")
         wait(world, "ses_o", gone=True)
         wait(world, "ses_f", parentSessionId="ses_o")
-
-
-def test_a_name_removed_from_codexs_index_is_dropped(world: World, home: Path) -> None:
-    """S3.3: a line is removed from the index; the other thread keeps its name."""
-    threads = [CodexThread(home), CodexThread(home)]
-    index = home / ".codex/session_index.jsonl"
-    for thread in threads:
-        thread.turn()
-        thread.rename("The name")
-    second = index.read_text().splitlines(keepends=True)[1]
-    with world.daemon():
-        for thread in threads:
-            wait(world, thread.id, agentTitle="The name")
-        index.write_text(second)
-        wait(world, threads[0].id, agentTitle=None)
-        wait(world, threads[1].id, agentTitle="The name")

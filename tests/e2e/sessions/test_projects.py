@@ -3,7 +3,6 @@
 tests/sources/test_projects.py has the rules by which a repository is found again.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -21,10 +20,6 @@ from tests.sources.test_projects import git
 def repository(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     path.mkdir()
     git(path, "init")
-    return begin(path, remote, first)
-
-
-def begin(path: Path, remote: str = "git@example.org:shop.git", first: str = "1") -> Path:
     git(path, "remote", "add", "origin", remote)
     git(path, "commit", "--allow-empty", "-m", first, date="2026-01-01T00:00:00Z")
     return path
@@ -33,13 +28,17 @@ def begin(path: Path, remote: str = "git@example.org:shop.git", first: str = "1"
 @pytest.fixture
 def live(world: World) -> Iterator[World]:
     world.root = world.root.resolve()
-    config(world, f"127.0.0.1:{free_port()}")
     with world.daemon():
-        until(lambda: announced(world), "the view's start")
         yield world
 
 
+@pytest.fixture
+def with_view(world: World) -> None:
+    config(world, f"127.0.0.1:{free_port()}")
+
+
 def view(world: World, path: str) -> str:
+    until(lambda: announced(world), "the view's start")
     found = world.run("web", "--json")
     with httpx2.Client(follow_redirects=True) as browser:
         browser.get(found["link"])
@@ -61,7 +60,7 @@ def command(directory: Path, session: Session) -> str:
     return f"cd {directory} && pi --session {session.path}"
 
 
-def test_a_moved_directory_is_one_project_with_its_new_one(live: World) -> None:
+def test_a_moved_directory_is_one_project_with_its_new_one(with_view: None, live: World) -> None:
     """Lists, counts, searches, names and `resume` go where the user says that a project is now."""
     root = live.root
     old, new = root / "shop", root / "store"
@@ -181,50 +180,5 @@ def test_a_repository_is_found_again_by_its_history(live: World) -> None:
     assert row["resume"] == command(elsewhere / "api", session)
     (move,) = live.call("move")["moves"]
     assert move["by"] == "git"
-    (origin / ".idea").mkdir(parents=True)  # no repository
-    looked_at(live, "d", "e")
-    assert live.row(session.id)["resume"] == command(elsewhere / "api", session)
-    shutil.rmtree(origin)
     elsewhere.rename(origin)
     wait(live, session.id, resume=command(origin / "api", session))
-
-
-def looked_at(world: World, *names: str) -> None:
-    """Wait for a look at each of these new repositories; the one before the last has ended."""
-    for name in names:
-        begun(world, repository(world.root / name, name))
-        until(lambda name=name: any(marked(world, world.root / name)), "a look")  # type: ignore[misc]  # a default in a lambda
-
-
-def marked(world: World, place: Path) -> list[str]:
-    """List what was noted of a repository's identity, in order."""
-    path = world.state / "projects.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [line["mark"] for line in lines if line.get("repository") == str(place)]
-
-
-def test_a_place_is_identified_by_the_repository_that_is_there_now(live: World) -> None:
-    """Also one that got its remote later, or that took another one's place."""
-    place, moved = live.root / "shop", live.root / "moved"
-    place.mkdir()
-    git(place, "init")
-    session = begun(live, place)
-    until(lambda: marked(live, place) == [""], "a look at the new repository")
-    begin(place)
-    looked_at(live, "0")
-    git(place, "remote", "set-url", "origin", "https://example.org/shop")
-    git(place, "checkout", "--orphan", "pages")
-    git(place, "commit", "--allow-empty", "-m", "pages")
-    looked_at(live, "1", "2")
-    place.rename(moved)
-    begun(live, moved)
-    wait(live, session.id, movedTo=str(moved))
-    repository(place, "git@example.org:unrelated.git")
-    other = begun(live, place)
-    looked_at(live, "a", "b")
-    assert live.row(session.id)["resume"] == command(moved, session)
-    assert below(live, place) == {other.id}
-    shutil.rmtree(place)
-    looked_at(live, "c", "d")
-    assert live.row(session.id)["resume"] == command(moved, session)
-    assert "movedTo" not in live.row(other.id)

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.errors import (
+    IndexerdError,
+    NotFoundError,
+    SessionEmptyError,
+    SessionUnreadableError,
+    UsageError,
+)
 from tests.e2e import terminal
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import Session, World, hit_by, until
@@ -272,6 +278,32 @@ def test_a_prompt_with_a_huge_image(running: World) -> None:
     branched = running.call("branch", ref=session.id, leaf=asked)
     line = session.path.read_bytes().splitlines()[1]
     assert Path(branched["sessionFile"]).read_bytes().splitlines()[1] == line
+
+
+def test_what_is_too_long_is_left_out_or_cut(running: World) -> None:
+    """An entry over 16 MiB has no text and is not copied; the texts of a long path are cut."""
+    session = running.session()
+    session.say("user", "x" * (17 << 20))
+    session.answer("It is.")
+    leaf = session.say("user", "Then?")
+    running.seen(session)
+    for method, key in (("tree", "nodes"), ("path", "entries"), ("context", "messages")):
+        found = running.call(method, ref=session.id)
+        assert [entry["text"] for entry in found[key]] == ["", "It is.", "Then?"]
+        assert found["warnings"] == ["1 entry is too long to be read"]
+    labelled, target = running.session(), str(running.root / "never.jsonl")
+    label = labelled.entry("label", targetId=leaf, label="x")
+    running.seen(labelled)
+    error_of(running, SessionUnreadableError, "branch", ref=session.id, leaf=leaf, file=target)
+    error_of(running, SessionEmptyError, "branch", ref=labelled.id, leaf=label, file=target)
+    assert not Path(target).exists()
+    long = running.session()
+    (first, *_) = [long.say("user", "y" * 8000) for _ in range(1300)]
+    running.seen(long)
+    for leaf, most in ((first, 8000), (str(long.last), 2000)):
+        found = running.call("path", ref=long.id, leaf=leaf)
+        assert {len(entry["text"]) for entry in found["entries"]} == {most}
+        assert found.get("textMax", 8000) == most
 
 
 def test_a_hand_built_tree_is_read_as_built(running: World) -> None:

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.faults
 
 
 def test_odd_names_and_headers_affect_only_themselves(world: World) -> None:
-    """Names that are not UTF-8 and hostile headers do not end the daemon."""
+    """Names that are not UTF-8, hostile headers and a name too long to look up end nothing."""
+    world.configure(f'[agents.opencode]\nroots = ["/{"x" * 300}"]\n')
     good = world.session(turns=5)
     odd = Session(world.sessions, session_id="odd-name")
     odd.talk(5)
@@ -62,14 +63,6 @@ def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> No
         path.unlink()
     assert world.run("run", "--once", "--json")["indexed"] == []
     assert len(world.calls()) == 2
-
-
-def test_an_unreadable_root_stops_nothing(world: World) -> None:
-    """A root of opencode whose name is too long to look up does not stop indexing pi."""
-    world.scripted()
-    world.configure(f'[agents.opencode]\nroots = ["/{"x" * 300}"]\n')
-    session = world.session(turns=5)
-    assert world.run("run", "--once", "--json")["indexed"] == [session.id]
 
 
 def test_a_long_session_in_small_files_is_read_in_linear_time(world: World) -> None:
@@ -158,7 +151,7 @@ def peak(pid: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize("size", [100_000_000, 50_000_000, 9_000_000])
+@pytest.mark.parametrize("size", [100_000_000, 9_000_000])
 def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
     """A line that is too long is skipped in pieces, and later lines count."""
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
