@@ -21,7 +21,7 @@ run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 test: $(VENV)/.dev  ## the suite, without the tests marked `browser` and `faults`
 	$(BIN)/python -m pytest -q -n 3 -m "not browser and not faults"
 
-test-faults: $(VENV)/.dev  ## tests of crashes, hangs, floods and full disks
+test-faults: $(VENV)/.dev  ## tests of crashes, hangs, floods and full disks; a short run of the benchmarks
 	$(BIN)/python -m pytest -q -n 2 -m faults -rs
 
 test-browser: $(VENV)/.dev  ## tests of the pages in Chromium, if it is installed

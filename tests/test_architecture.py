@@ -85,15 +85,11 @@ def test_few_may_open_a_file_for_writing() -> None:
     assert not writes(ast.parse("p.open('rb'); open(p); os.open(p, os.O_RDONLY)"))
 
 
-def contracts() -> list[dict[str, list[str]]]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    linter: list[dict[str, list[str]]] = project["tool"]["importlinter"]["contracts"]
-    return linter
-
-
 def test_every_module_is_in_a_layer() -> None:
     """A new module must be given its place in the layers."""
-    layers = {word.strip() for line in contracts()[0]["layers"] for word in line.split(":")}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    first: dict[str, list[str]] = project["tool"]["importlinter"]["contracts"][0]
+    layers = {word.strip() for line in first["layers"] for word in line.split(":")}
     tops = {name.split("/")[0].removesuffix(".py") for name in FILES} - {"__init__"}
     assert {f"indexerd.{name}" for name in tops} == layers
 

@@ -37,6 +37,7 @@ def figures(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(240)
 def test_the_benchmarks_work_and_make_the_table_of_the_document() -> None:
     argv = [sys.executable, str(ROOT / "bench/run.py"), "--smoke"]

@@ -10,14 +10,12 @@ import zstandard
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, until
 
-QUIET = "0.1"
-
 
 class Archived:
     def __init__(self, world: World, *, on: bool = True) -> None:
         self.world = world
         self.directory = world.root / "data/indexerd/archive"
-        world.env["INDEXERD_ARCHIVE__QUIET_SECONDS"] = QUIET
+        world.env["INDEXERD_ARCHIVE__QUIET_SECONDS"] = "0.1"
         world.configure(f"[archive]\nenabled = {str(on).lower()}\n")
 
     def copies(self, kind: str = "*", name: str = "") -> list[Path]:

@@ -82,9 +82,7 @@ def found(world: World, key: str = "found") -> list[str]:
     ({"user": 0}, 0),  # refused by Claude Code, which then deletes nothing
     ({"user": 10, "local": 0}, 3),
     ({"user": 365, "project": 10, "local": 0}, 0),
-    ({"user": "ten"}, 2),
-    ({"user": -1}, 2),
-    ({"user": True}, 2),
+    ({"user": "ten", "project": -1, "local": True}, 2),
 ])  # fmt: skip
 def test_the_settings_in_force_say_what_is_deleted(
     read: World, settings: dict[str, Path], days: dict[str, Any], deleted: int
@@ -96,17 +94,19 @@ def test_the_settings_in_force_say_what_is_deleted(
     assert found(read) == ([said] if deleted else [])
 
 
-def test_the_file_to_change_is_named(read: World, settings: dict[str, Path]) -> None:
-    assert f" in {settings['user']}, " in found(read, "cure")[0]
+def test_the_cure_names_the_file_to_change_and_the_archive(
+    read: World, settings: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive that is on already may be full."""
+    (cure,) = found(read, "cure")
+    assert f" in {settings['user']}, " in cure
+    assert "`indexerd archive on`" in cure
     settings["user"].write_text('{"cleanupPeriodDays": 365}')
     settings["local"].write_text('{"cleanupPeriodDays": 10}')
-    assert f" in {settings['local']}, " in found(read, "cure")[0]
-
-
-def test_an_archive_that_is_on_may_be_full(read: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "`indexerd archive on`" in found(read, "cure")[0]
     monkeypatch.setitem(read.env, "INDEXERD_ARCHIVE__ENABLED", "true")
-    assert "raise `[archive] max_gb`; or set" in found(read, "cure")[0]
+    (cure,) = found(read, "cure")
+    assert f" in {settings['local']}, " in cure
+    assert "raise `[archive] max_gb`; or set" in cure
 
 
 def test_settings_that_cannot_be_read_are_ignored(

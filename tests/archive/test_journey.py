@@ -232,28 +232,28 @@ def test_a_copy_that_was_damaged_is_made_again_while_there_is_the_file(world: Wo
         until(mended, "whole copies")
 
 
-@pytest.mark.parametrize("on", [True, False])
-@pytest.mark.parametrize("gone", [True, False])
-def test_purging_removes_every_copy(world: World, on: bool, gone: bool) -> None:
+def test_purging_removes_every_copy(world: World) -> None:
+    """Of sessions with and without their own file, also after `archive off`."""
     archived = Archived(world)
-    session, other = ClaudeSession(world.root / "home"), ClaudeSession(world.root / "home")
-    session.turn()
-    other.turn()
-    with_company(session)
+    *purged, other = (ClaudeSession(world.root / "home") for _ in range(5))
+    for session in (*purged, other):
+        session.turn()
+        with_company(session)
     with world.daemon():
-        archived.copied(session.path, other.path)
-        until(lambda: archived.copies("live", "toolu_1.txt"), "the output's copy")
-        if not on:
-            world.run("archive", "off")
-        if gone:
+        archived.copied(*(session.path for session in (*purged, other)))
+        until(lambda: len(archived.copies("live", "toolu_1.txt")) == 5, "the outputs' copies")
+        for session in purged[::2]:
             clean_up(session)
             archived.taken_over(session.id)
-        preview = world.call("purge", ref=session.id, dryRun=True)["files"]
-        assert str(archived.copies("*", session.id)[0]) in preview
-        world.run("purge", session.id, "--yes")
-        assert not archived.copies("*", session.id)
-        assert not archived.copies("*", "toolu_1.txt")
-        assert not world.row(session.id)
+        for number, session in enumerate(purged):
+            if number == 2:
+                world.run("archive", "off")
+            preview = world.call("purge", ref=session.id, dryRun=True)["files"]
+            assert str(archived.copies("*", session.id)[0]) in preview
+            world.run("purge", session.id, "--yes")
+            assert not archived.copies("*", session.id)
+            assert len(archived.copies("*", "toolu_1.txt")) == 4 - number
+            assert not world.row(session.id)
         assert archived.copies("*", other.id)
 
 

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-import pytest
+import zstandard
 
 from tests.archive.keeping import Archived, content
 from tests.e2e.world import World, chat, forget, hit_by, opencode_rows, until, wait
@@ -73,25 +73,25 @@ def test_a_session_deleted_from_the_database_is_read_from_its_copy(
     assert texts[::2] == ["Look into the quaggas.", "And into the zebras."]
 
 
-@pytest.mark.parametrize("broken", ["zstd", "sqlite"])
-def test_a_damaged_copy_is_said_and_kept(world: World, broken: str) -> None:
-    import zstandard
-
+def test_a_damaged_copy_is_said_and_kept(world: World) -> None:
     archived, rows = Archived(world), opencode_rows(world)
-    rows.session("ses_one")
+    damaged = {"ses_zstd": b"x", "ses_sqlite": zstandard.compress(b"x" * 5000)}
+    for session_id in damaged:
+        rows.session(session_id)
     with world.daemon():
-        chat(rows, "ses_one", "Look into the quaggas.")
-        until(lambda: archived.copies("live", "ses_one"), "a copy")
-        forget(rows, "ses_one")
-        archived.taken_over("ses_one")
-        [copy] = archived.copies("gone", "ses_one")
-        copy.write_bytes(b"x" if broken == "zstd" else zstandard.compress(b"x" * 5000))
-        world.run("restore", "ses_one", code=None)
-        assert world.code != 0
-        assert "Traceback" not in world.stderr
-        world.run("tree", "ses_one", code=None)
-        assert "Traceback" not in world.stderr
-        assert copy.exists()
+        for session_id, data in damaged.items():
+            chat(rows, session_id, "Look into the quaggas.")
+            until(lambda key=session_id: archived.copies("live", key), "a copy")
+            forget(rows, session_id)
+            archived.taken_over(session_id)
+            [copy] = archived.copies("gone", session_id)
+            copy.write_bytes(data)
+            world.run("restore", session_id, code=None)
+            assert world.code != 0
+            assert "Traceback" not in world.stderr
+            world.run("tree", session_id, code=None)
+            assert "Traceback" not in world.stderr
+            assert copy.exists()
 
 
 def test_a_database_that_cannot_be_read_loses_nothing(world: World) -> None:

@@ -49,10 +49,6 @@ class Home(World):
         self.process.wait()
         self._running.close()
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
     def reload(self, config: str) -> None:
         before = len(self.log_of("daemon.config_reloaded"))
         self.configure(config)

@@ -237,7 +237,8 @@ def test_rotation_shuts_out_all_who_do_not_have_the_new_code(fleet: Start, pg: P
     assert not any(row["refused"] for row in a.status()["machines"] + b.status()["machines"])
     assert sessions[3].id not in c.ids()
 
-    b.restart()
+    b.stop()
+    b.start()
     file = b.state / "fleet.json"
     assert file.stat().st_mode & 0o777 == 0o600
     assert b.run("fleet", "leave").strip() == "left"

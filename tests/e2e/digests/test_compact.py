@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from indexerd.errors import SessionEmptyError
-from tests.e2e.world import REAL, Session, World, until
+from tests.e2e.clients import ClaudeSession
+from tests.e2e.world import REAL, Session, World, until, wait
 
 AGENTS = ("pi", "claude", "codex", "opencode")
 STRATEGIES = ("pi", "codex", "opencode")
@@ -89,19 +90,34 @@ def test_the_compact_command(running: World) -> None:
 
 
 def test_a_handoff_is_one_document(running: World) -> None:
-    """S3.19: the document names the project's instruction files without quoting them."""
+    """S3.19: all that is needed to go on; instruction files are named and not quoted."""
     project = running.root / "project"
     project.mkdir()
     (project / "AGENTS.md").write_text("Never touch main.")
-    session = running.session(cwd=str(project))
-    session.turn("Where do the nightly alerts go?", WORDS)
-    running.seen(session)
+    folder = running.root / "claude/projects/-project"
+    session = ClaudeSession(running.root, str(project), folder)
+    session.prompt("Where do the nightly alerts go?")
+    session.say(WORDS)
+    session.edit(str(project / "alerts.py"))
+    session.tool("Read", file_path=str(project / "README.md"))
+    session.say("It is rotated.")
+    row = wait(running, session.id, filesRead=[str(project / "README.md")])
     text = running.run("compact", session.id, "--handoff")
-    assert text.startswith("# Hand-off: ")
-    assert "AGENTS.md" in text
+    assert text.startswith(f"# Hand-off: {row['name']}\n\n")
     assert "Never touch main." not in text
-    assert WORDS in text
-    assert session.id in text
+    sections = {part.partition("\n")[0]: part for part in text.split("\n## ")}
+    origin = sections["Where it comes from"]
+    for fact in ("claude", session.id, project, "main", row["modifiedAt"]):
+        assert f": {fact}\n" in origin
+    assert f"`indexerd resume {session.id}`" in origin
+    assert "AGENTS.md" in text
+    assert "\n> ## Goal\n" in text
+    assert f"> - {WORDS}" in sections["Key decisions"]
+    assert f"> - {project}/alerts.py" in sections["Files modified"]
+    assert f"> - {project}/README.md" in sections["Files read"]
+    last = sections["Last messages"]
+    assert last.index("From user:\n\n> Where do") < last.index(f"From assistant:\n\n> {WORDS}")
+    assert text.endswith(f'`indexerd ask {session.id} "QUESTION"`\n')
 
 
 def test_an_abandoned_branch_is_summarized(running: World) -> None:

@@ -1,7 +1,6 @@
 """Which part of a session is sent to the model, read from the prompt that `as_sent` returns."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -22,46 +21,41 @@ def sent(world: World, session: Session) -> tuple[str, str]:
     return found[2], prompt
 
 
-def test_messages_become_labelled_sections(running: World) -> None:
-    """Text blocks and plain strings are trimmed and follow a label of their speaker (S0.12)."""
+def test_only_text_of_user_and_assistant_is_sent(running: World) -> None:
+    """S0.12, S0.13, S0.20: trimmed, below a label of its speaker; nothing else adds a byte.
+
+    The prompt shows the forms of ticket and Slack tags and forbids invented ids.
+    """
     session = running.session()
     session.entry("message", message={"role": "user", "content": "  A plain string.\n"})
-    blocks: list[dict[str, Any]] = [
-        {"type": "text", "text": " First block. "},
-        {"type": "text", "text": " \n "},
-        {"type": "text", "text": "Second block."},
-    ]
-    session.said("assistant", *blocks, stopReason="stop")
-    session.turn("Next?", " Done. ")
-    assert sent(running, session)[0].split("\n\n") == [
-        "User: A plain string.",
-        "Assistant: First block.\nSecond block.",
-        "User: Next?",
-        "Assistant: Done.",
-    ]
-
-
-def test_only_text_of_user_and_assistant_is_sent(running: World) -> None:
-    """Tool calls, thinking, images, outputs and other entries add no byte (S0.13)."""
-    session = running.session()
-    session.say("user", "Look, please.")
     call = {"type": "toolCall", "id": "c", "name": "HIDDEN-call", "arguments": {"x": "HIDDEN-arg"}}
     parts = [{"type": "thinking", "thinking": "HIDDEN-thought"}, call]
     session.said("assistant", *parts, stopReason="toolUse")
     session.say("toolResult", "HIDDEN-result", toolCallId="c", toolName="read")
     ran = {"role": "bashExecution", "command": "HIDDEN-cmd", "output": "HIDDEN-out", "exitCode": 0}
     session.entry("message", message=ran)
-    image = {"type": "image", "data": "SElEREVO", "mimeType": "image/png"}
-    session.said("user", image)
+    blocks = [
+        {"type": "text", "text": text} for text in (" First block. ", " \n ", "Second block.")
+    ]
+    session.said("assistant", *blocks, stopReason="stop")
+    session.said("user", {"type": "image", "data": "SElEREVO", "mimeType": "image/png"})
     session.entry("custom_message", customType="x", content="HIDDEN-note", display=True)
     session.entry("custom", customType="x", data={"x": "HIDDEN-data"})
     session.entry("model_change", provider="HIDDEN-provider", modelId="HIDDEN-model")
     session.entry("session_info", name="HIDDEN-name")
-    session.answer("Seen.")
+    session.turn("Next?", " Done. ")
     transcript, prompt = sent(running, session)
-    assert transcript == "User: Look, please.\n\nAssistant: Seen."
+    assert transcript.split("\n\n") == [
+        "User: A plain string.",
+        "Assistant: First block.\nSecond block.",
+        "User: Next?",
+        "Assistant: Done.",
+    ]
     assert "HIDDEN" not in prompt
     assert "SElEREVO" not in prompt
+    for form in ("ticket:ABC-123", "ticket:#1234", "slack:thread", "slack:channel", "slack:<id>"):
+        assert form in prompt
+    assert "Never invent an id" in prompt
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, None), (1, 2000)])
@@ -78,12 +72,3 @@ def test_the_newest_whole_lines_are_sent(running: World, width: int, lines: int 
         assert kept.count("\n") + 1 == lines
     else:
         assert 51_200 - 100 < len(kept.encode()) <= 51_200
-
-
-def test_the_prompt_explains_tags(running: World) -> None:
-    """The prompt shows the forms of ticket and Slack tags and forbids invented ids (S0.20)."""
-    session = running.session(turns=1)
-    prompt = sent(running, session)[1]
-    for form in ("ticket:ABC-123", "ticket:#1234", "slack:thread", "slack:channel", "slack:<id>"):
-        assert form in prompt
-    assert "Never invent an id" in prompt

@@ -55,6 +55,7 @@ def test_a_meta_file_cannot_point_outside(
 HOSTILE: list[Any] = [
     *("../../../../etc/passwd", "/etc/passwd", "a\x00b", "x" * 5000, "%2e%2e%2f", "*", "", ".."),
     *("'; DROP TABLE sessions; --", "\u202e\x1b]0;pwn\x07", 7, None, ["a"], {"$ne": ""}),
+    *("\ud800", "\ufdfa" * 500),
 ]
 ENTRIES = [
     value for value in HOSTILE if value not in (None, "")
@@ -101,6 +102,8 @@ def test_hostile_references_are_refused(world: World) -> None:
                     assert kind in KINDS, (method, entry)
                 kind = error_kind(client, "label", ref=session.id, entryId=entry, text="x")
                 assert kind in KINDS, entry
+            for ref in ("", " \n", "x" * 5000):
+                assert error_kind(client, "resolve", ref=ref) == "usage", ref
             assert client.call("resolve", {"ref": session.id})["sessionId"] == session.id
         assert process.poll() is None
     assert files == {path: path.read_bytes() for path in world.pi.rglob("*.jsonl")}

@@ -20,68 +20,70 @@ GUIDE = (
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
 
 
-def test_a_prompt_with_references(world: World) -> None:
+def named(world: World, name: str, **more: Any) -> str:
+    """Add a session with a summary, and wait until the daemon knows it by its name."""
+    session_id = add(world, name, **more)
+    wait(world, session_id, nameSource="meta")
+    return session_id
+
+
+def test_a_prompt_with_references(running: World) -> None:
     """S0.47, S0.48, S0.50, S0.52, S0.53: by name, id or prefix; one message with the summaries."""
     names = ("Purple valve design", "Lamp oil ledger", "Fix ÉTÉ parser #12", "Zebra")
-    valve, lamp, _, zebra = [add(world, name) for name in names]
-    with world.daemon():
-        wait(world, zebra, nameSource="meta")
-        text = f'see @@purple-VALVE-design, @@"lamp Oil ledger", again @@{valve}, `@@code`'
-        found = expand(world, text)
-        assert set(statuses(found).values()) == {"resolved"}
-        (message,) = found["messages"]
-        assert found["message"] == message
-        assert (message["customType"], message["display"]) == ("session-reference", False)
-        assert message["details"] == {"sessionIds": [valve, lamp]}
-        content = message["content"]
-        assert content.startswith(f"{HEAD}\n{GUIDE}\n\n## 1. Purple valve design ({valve})\n")
-        assert f"\n\n## 2. Lamp oil ledger ({lamp})\n" in content
-        assert f"> - {CANARY}" in content
-        assert (found["injectedBytes"], found["truncated"]) == (len(content.encode()), False)
-        assert found["statusText"] == ["✅ resolved 3 reference(s)"]
-        assert expand(world, text) == found  # the same bytes again (S0.55)
-        twice = f"@@zebra @@{zebra} @@{lamp[:12]} @@{valve} @@fix-été-parser-12 @@lamp-oil-ledger"
-        more = expand(world, twice)  # a session counts once, under any of its names
-        assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
-        late = [raw for raw, status in statuses(more).items() if status != "resolved"]
-        assert late == ["@@fix-été-parser-12"]
+    valve, lamp, _, zebra = [named(running, name) for name in names]
+    text = f'see @@purple-VALVE-design, @@"lamp Oil ledger", again @@{valve}, `@@code`'
+    found = expand(running, text)
+    assert set(statuses(found).values()) == {"resolved"}
+    (message,) = found["messages"]
+    assert found["message"] == message
+    assert (message["customType"], message["display"]) == ("session-reference", False)
+    assert message["details"] == {"sessionIds": [valve, lamp]}
+    content = message["content"]
+    assert content.startswith(f"{HEAD}\n{GUIDE}\n\n## 1. Purple valve design ({valve})\n")
+    assert f"\n\n## 2. Lamp oil ledger ({lamp})\n" in content
+    assert f"> - {CANARY}" in content
+    assert (found["injectedBytes"], found["truncated"]) == (len(content.encode()), False)
+    assert found["statusText"] == ["✅ resolved 3 reference(s)"]
+    assert expand(running, text) == found  # the same bytes again (S0.55)
+    twice = f"@@zebra @@{zebra} @@{lamp[:12]} @@{valve} @@fix-été-parser-12 @@lamp-oil-ledger"
+    more = expand(running, twice)  # a session counts once, under any of its names
+    assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
+    late = [raw for raw, status in statuses(more).items() if status != "resolved"]
+    assert late == ["@@fix-été-parser-12"]
 
 
-def test_unresolved_references_have_a_status(world: World) -> None:
+def test_unresolved_references_have_a_status(running: World) -> None:
     """S0.49, S0.50, S0.51, S0.56: nothing is guessed or blocked; each has its own status."""
-    for name in ("Purple valve design", "Purple valve tests", "A third one", "A fourth one"):
-        add(world, name)
-    broken = add(world, "Broken")
-    with world.daemon():
-        wait(world, broken, name="Broken")
-        world.meta_path(broken).write_text("{")
-        names = "@@purple-valve"  # while only one is indexed, it is meant
-        until(lambda: statuses(expand(world, names))[names] == "ambiguous", "both names")
-        found = expand(world, f"@@no-such-thing @@purple-valve @@{broken} @@a-third-one")
-        assert statuses(found) == {
-            "@@no-such-thing": "not_found",
-            "@@purple-valve": "ambiguous",
-            f"@@{broken}": "invalid_meta",
-            "@@a-third-one": "over_limit",
-        }
-        candidates = found["references"][1]["candidates"]
-        names_of_two = {candidate["name"] for candidate in candidates[:2]}
-        assert names_of_two == {"Purple valve design", "Purple valve tests"}
-        assert (found["messages"], found["message"]) == ([], None)
-        assert found["statusText"] == ["⚠️ failed to resolve 4 reference(s)"]
-        near = [f"{one['name']} (@@{one['sessionId']})" for one in candidates]
-        assert found["failures"] == [
-            "@@no-such-thing: no such session",
-            f"@@purple-valve is ambiguous: {'; '.join(near[:4])}",
-            f"@@{broken}: its meta file is invalid",
-            "@@a-third-one: one reference too many",
-        ]
-        rows = [row for row in world.telemetry() if row["customType"] == "session-reference:inject"]
-        kinds = ("not_found", "invalid_meta", "over_limit", "ambiguous")
-        assert rows[-1]["unresolvedReasons"] == dict.fromkeys(kinds, 1)
-        assert rows[-1]["success"] is False
-        plain = expand(world, "mail me@@example.org, or `@@code`")
-        assert (plain["references"], plain["message"]) == ([], None)
+    for name in ("Amber gate design", "Amber gate tests", "A third one", "A fourth one"):
+        named(running, name)
+    broken = named(running, "Broken")
+    running.meta_path(broken).write_text("{")
+    names = "@@amber-gate"  # while only one is in the text index, it is meant
+    until(lambda: statuses(expand(running, names))[names] == "ambiguous", "both names")
+    found = expand(running, f"@@no-such-thing @@amber-gate @@{broken} @@a-third-one")
+    assert statuses(found) == {
+        "@@no-such-thing": "not_found",
+        "@@amber-gate": "ambiguous",
+        f"@@{broken}": "invalid_meta",
+        "@@a-third-one": "over_limit",
+    }
+    candidates = found["references"][1]["candidates"]
+    assert {one["name"] for one in candidates[:2]} == {"Amber gate design", "Amber gate tests"}
+    assert (found["messages"], found["message"]) == ([], None)
+    assert found["statusText"] == ["⚠️ failed to resolve 4 reference(s)"]
+    near = [f"{one['name']} (@@{one['sessionId']})" for one in candidates]
+    assert found["failures"] == [
+        "@@no-such-thing: no such session",
+        f"@@amber-gate is ambiguous: {'; '.join(near[:4])}",
+        f"@@{broken}: its meta file is invalid",
+        "@@a-third-one: one reference too many",
+    ]
+    rows = [row for row in running.telemetry() if row["customType"] == "session-reference:inject"]
+    kinds = ("not_found", "invalid_meta", "over_limit", "ambiguous")
+    assert rows[-1]["unresolvedReasons"] == dict.fromkeys(kinds, 1)
+    assert rows[-1]["success"] is False
+    plain = expand(running, "mail me@@example.org, or `@@code`")
+    assert (plain["references"], plain["message"]) == ([], None)
 
 
 def test_earlier_messages_never_change(world: World) -> None:
@@ -111,15 +113,15 @@ def test_earlier_messages_never_change(world: World) -> None:
     assert sent[-1][-2]["text"] == sent[0][1]["text"]
 
 
-def test_ancestors(world: World) -> None:
+def test_ancestors(running: World) -> None:
     """S0.57, S0.58: parents come only on request, and a note says where the chain ends."""
-    first = world.session(1)
+    first = running.session(1)
     second = first.fork()
     second.turn("Now the second part, please.")
-    with world.daemon():
-        wait(world, second.id, parentSessionId=first.id)
-        alone = expand(world, f"@@{second.id}")
-        line = expand(world, f"@@{second.id}~3")
+    for session in (first, second):
+        running.seen(session)
+    alone = expand(running, f"@@{second.id}")
+    line = expand(running, f"@@{second.id}~3")
     assert alone["message"]["details"]["sessionIds"] == [second.id]
     assert line["message"]["details"]["sessionIds"] == [second.id, first.id]
     note = f"ancestors end at {first.id}, which has no parent"
@@ -129,23 +131,20 @@ def test_ancestors(world: World) -> None:
     assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {note}")
 
 
-def test_the_only_near_name_is_offered(world: World) -> None:
+def test_the_only_near_name_is_offered(running: World) -> None:
     """S0.49: nothing is guessed, once the texts can be searched."""
-    near = add(world, "Convert PNG to JPG")
+    near = named(running, "Convert PNG to JPG")
     asked = "@@convert-jpg-to-png"
     told = f"{asked}: no session has this name; did you mean Convert PNG to JPG (@@{near})?"
-    with world.daemon():
-        until(lambda: expand(world, asked)["failures"] == [told], "the offer")
+    until(lambda: expand(running, asked)["failures"] == [told], "the offer")
 
 
-def test_a_session_of_the_project_comes_first(world: World) -> None:
+def test_a_session_of_the_project_comes_first(running: World) -> None:
     """S0.68: of two sessions with one name, the project's is chosen; without one, neither."""
-    here, there = add(world, "Valve plan", cwd="/w"), add(world, "Valve plan", cwd="/x")
-    with world.daemon():
-        until(lambda: world.row(here) and world.row(there), "the rows")
-        in_w = expand(world, "@@valve-plan", cwd="/w/sub")
-        in_x = expand(world, "@@valve-plan", cwd="/x")
-        anywhere = expand(world, "@@valve-plan")
+    here, there = named(running, "Valve plan", cwd="/w"), named(running, "Valve plan", cwd="/x")
+    in_w = expand(running, "@@valve-plan", cwd="/w/sub")
+    in_x = expand(running, "@@valve-plan", cwd="/x")
+    anywhere = expand(running, "@@valve-plan")
     assert in_w["references"][0]["sessionId"] == here
     assert in_x["references"][0]["sessionId"] == there
     assert statuses(anywhere) == {"@@valve-plan": "ambiguous"}
@@ -166,12 +165,11 @@ def test_the_limit_in_bytes(world: World) -> None:
     assert found["message"]["content"].endswith(f"\n{TRUNCATED}")
 
 
-def test_one_prompt_is_one_turn(world: World) -> None:
+def test_one_prompt_is_one_turn(running: World) -> None:
     """S0.64, S0.65, S1.38: one prompt has one limit of questions; a repeated one is asked once."""
-    valve = add(world, "Purple valve design")
-    text = f"@@{valve}: which widget? @@purple-valve-design: which widget? @@{valve}: and why?"
-    with world.daemon():
-        found = expand(world, text)
+    valve = named(running, "Silver valve design")
+    text = f"@@{valve}: which widget? @@silver-valve-design: which widget? @@{valve}: and why?"
+    found = expand(running, text)
     assert len(found["messages"]) == 2
     questions = [each for ref in found["references"] for each in ref.get("questions", ())]
     assert sorted(question["status"] for question in questions) == [
@@ -183,51 +181,48 @@ def test_one_prompt_is_one_turn(world: World) -> None:
     ]
 
 
-def test_the_expand_command(world: World) -> None:
+def test_the_expand_command(running: World) -> None:
     """S0.53, S0.54: it prints the block, or with `--inline` block and prompt; exit code 0."""
-    valve = add(world, "Purple valve design")
+    valve = named(running, "Green valve")
     prompt = f"use @@{valve} please\n"
 
     def expanded(*argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-m", "indexerd", *argv]
-        options: dict[str, Any] = {"env": world.env, "cwd": world.root, "capture_output": True}
+        options: dict[str, Any] = {"env": running.env, "cwd": running.root, "capture_output": True}
         return subprocess.run(command, input=stdin, timeout=50, check=True, **options)
 
-    with world.daemon():
-        until(lambda: world.row(valve), "the row")
-        block = expanded("expand", prompt).stdout.decode()
-        assert block.startswith(f"{HEAD}\n")
-        assert expanded("expand", "-", stdin=prompt.encode()).stdout.decode() == block
-        inline = expanded("expand", "--inline", stdin=prompt.encode()).stdout.decode()
-        assert inline == f"{block}\n---\n\n{prompt}"
-        assert expanded("expand", "--inline", "nothing here").stdout == b"nothing here\n"
-        assert expanded("expand", "nothing here").stdout == b""
-        answer = json.loads(expanded("--json", "expand", prompt).stdout)
-        assert answer["message"]["content"] + "\n" == block
-        missing = expanded("expand", "see @@nobody-knows-this")
-        assert missing.stdout == b""
-        assert b"@@nobody-knows-this: no such session" in missing.stderr
-        odd = b"\xff\xfe no references \xc3(" + b"x" * 3_000_000
-        for prompt_bytes in (odd, f"@@{valve} \xff".encode("latin-1"), b"@@a " + odd):
-            assert expanded("expand", "--inline", stdin=prompt_bytes).stdout.endswith(prompt_bytes)
+    block = expanded("expand", prompt).stdout.decode()
+    assert block.startswith(f"{HEAD}\n")
+    assert expanded("expand", "-", stdin=prompt.encode()).stdout.decode() == block
+    inline = expanded("expand", "--inline", stdin=prompt.encode()).stdout.decode()
+    assert inline == f"{block}\n---\n\n{prompt}"
+    assert expanded("expand", "--inline", "nothing here").stdout == b"nothing here\n"
+    assert expanded("expand", "nothing here").stdout == b""
+    answer = json.loads(expanded("--json", "expand", prompt).stdout)
+    assert answer["message"]["content"] + "\n" == block
+    missing = expanded("expand", "see @@nobody-knows-this")
+    assert missing.stdout == b""
+    assert b"@@nobody-knows-this: no such session" in missing.stderr
+    odd = b"\xff\xfe no references \xc3(" + b"x" * 3_000_000
+    for prompt_bytes in (odd, f"@@{valve} \xff".encode("latin-1"), b"@@a " + odd):
+        assert expanded("expand", "--inline", stdin=prompt_bytes).stdout.endswith(prompt_bytes)
 
 
-def test_secrets_and_foreign_meta_files(world: World) -> None:
+def test_secrets_and_foreign_meta_files(running: World) -> None:
     """S0.38: secrets are redacted before cutting; a meta file with another id is invalid."""
     github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-    valve = add(
-        world,
+    valve = named(
+        running,
         "Valve " + "x" * 98 + " " + github,
         description="y" * 1180 + " " + github,
         summary="z" * 7980 + " " + github,
         tags=["t" * 70 + " " + github],
     )
-    other = add(world, "Lamp oil ledger", summary=f"The key is {github} as ever.")
-    stolen = add(world, "Stolen")
-    data = world.meta_path(valve).read_text()
-    world.meta_path(stolen).write_text(data)
-    with world.daemon():
-        found = expand(world, f"@@{valve}: where are the widgets adjusted? @@{other} @@{stolen}")
+    other = named(running, "Key ledger", summary=f"The key is {github} as ever.")
+    stolen = named(running, "Stolen")
+    data = running.meta_path(valve).read_text()
+    running.meta_path(stolen).write_text(data)
+    found = expand(running, f"@@{valve}: where are the widgets adjusted? @@{other} @@{stolen}")
     assert len(found["messages"]) == 2
     assert "ghp_" not in json.dumps(found["messages"])
     assert "[redacted" in found["messages"][0]["content"]

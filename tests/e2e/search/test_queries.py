@@ -134,8 +134,7 @@ def test_a_bad_pattern_is_an_error(running: World, query: str) -> None:
     assert "re: " in running.stderr
 
 
-@pytest.mark.parametrize("query", ["kumquat", r"re:kumquat-\d"])
-def test_one_sessions_many_matches_leave_room_for_others(world: World, query: str) -> None:
+def test_one_sessions_many_matches_leave_room_for_others(world: World) -> None:
     """The limit counts sessions, not messages, so an old session is found after many hits."""
     old = world.session(turns=1)
     old.turn("Is kumquat-1 one of very many other words here, and so counts for less?")
@@ -145,8 +144,9 @@ def test_one_sessions_many_matches_leave_room_for_others(world: World, query: st
     for number in range(150):
         often.turn(f"Kumquat-{number}!", "Kumquat.")
     world.run("run", "--once")
-    hits = world.run("--json", "search", query, "--limit", "4")["hits"]
-    assert {hit["sessionId"] for hit in hits} == {often.id, old.id}
+    for query in ("kumquat", r"re:kumquat-\d"):
+        hits = world.run("--json", "search", query, "--limit", "4")["hits"]
+        assert {hit["sessionId"] for hit in hits} == {often.id, old.id}
 
 
 def test_a_hit_that_lacks_words_says_so(running: World) -> None:

@@ -21,7 +21,7 @@ from tests.e2e.search import corpus
 from tests.e2e.world import FIXTURES, REAL, World
 
 FIRST, AMONG_THREE, RESOLVED, REMEMBERED = 0.85, 0.95, 0.85, 0.75
-PARAPHRASED = 0.4  # among three
+PARAPHRASED = 0.4  # among three, of questions without a common word
 LINES = (FIXTURES / "retrieval/questions.jsonl").read_text().splitlines()
 PLACES = ("corpus", "real")
 QUESTIONS = [question for question in map(json.loads, LINES) if question["in"] in PLACES]
@@ -77,11 +77,11 @@ def ask(world: World, question: dict[str, Any], known: dict[str, str]) -> Outcom
     return Outcome(question, int(meant in right), "" if meant in right else meant)
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+@pytest.fixture
+def outcomes(tmp_path: Path) -> list[Outcome]:
     found = []
     for place in PLACES:
-        world = World(tmp_path_factory.mktemp(place))
+        world = World(tmp_path / place)
         world.install_pi()
         known = fill(world, place)
         world.run("run", "--once", code=None)
@@ -99,26 +99,17 @@ def share(outcomes: Iterable[Outcome], good: Callable[[Outcome], bool]) -> float
     return sum(verdicts) / max(1, len(verdicts))
 
 
-def test_search_finds_the_right_session_first(outcomes: list[Outcome]) -> None:
-    searches = [outcome for outcome in outcomes if outcome.asked["kind"] == "search"]
+def test_the_right_session_is_found(outcomes: list[Outcome]) -> None:
+    """S0.49: a half-remembered name resolves to the right session or to an error, never wrong."""
+    kinds = ("search", "paraphrase", "resolve", "remembered", "none")
+    searches, paraphrases, named, half, nobody = (
+        [outcome for outcome in outcomes if outcome.asked["kind"] == kind] for kind in kinds
+    )
     wrong = [outcome for outcome in searches if outcome.place != 1]
     assert share(searches, lambda outcome: outcome.place == 1) >= FIRST, wrong
     assert share(searches, lambda outcome: outcome.place in {1, 2, 3}) >= AMONG_THREE, wrong
-
-
-def test_search_finds_paraphrases(outcomes: list[Outcome]) -> None:
-    """The right session is among the first three for 40 % of paraphrases without a common word."""
-    searches = [outcome for outcome in outcomes if outcome.asked["kind"] == "paraphrase"]
-    assert share(searches, lambda outcome: outcome.place in {1, 2, 3}) >= PARAPHRASED
-
-
-def test_a_name_resolves_to_the_right_session_or_none(outcomes: list[Outcome]) -> None:
-    """S0.49: a half-remembered name resolves to the right session or to an error, never wrong."""
-    named = [outcome for outcome in outcomes if outcome.asked["kind"] == "resolve"]
-    half = [outcome for outcome in outcomes if outcome.asked["kind"] == "remembered"]
-    nobody = [outcome for outcome in outcomes if outcome.asked["kind"] == "none"]
+    assert share(paraphrases, lambda outcome: outcome.place in {1, 2, 3}) >= PARAPHRASED
     assert [outcome for outcome in named + half + nobody if outcome.first] == []
-    assert share(named, lambda outcome: outcome.place == 1) >= RESOLVED, [
-        n for n in named if not n.place
-    ]
+    missed = [outcome for outcome in named if not outcome.place]
+    assert share(named, lambda outcome: outcome.place == 1) >= RESOLVED, missed
     assert share(half, lambda outcome: outcome.place == 1) >= REMEMBERED, half
