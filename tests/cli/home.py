@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.forked import completed
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, stamp, until
 
 HOSTILE = "\x1b]0;pwn\x07\x1b[31mRed\x9b2J \u202eteam\u200b\U000e0041\x90q\x9c"
 SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
-DAY = 86_400
+DAY, STOP = 86_400, {"stopReason": "stop"}
 INDEXERD = [sys.executable, "-m", "indexerd"]
 
 
@@ -31,21 +32,6 @@ def meta(name: str, summary: str = "## Goal\n- All of it.") -> str:
     tags = ["one", "two", "three"]
     said = {"name": name, "description": "It was done.", "summary": summary, "tags": tags}
     return json.dumps(said)
-
-
-def talk(session: Session, days: float, *turns: tuple[str, str], title: str = "") -> Session:
-    moment = time.time() - days * DAY - 1800
-    stamp = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
-    stamp = stamp.replace("+00:00", "Z")
-    for question, answer in turns:
-        for role, text in (("user", question), ("assistant", answer)):
-            message: dict[str, Any] = {"role": role, "content": [{"type": "text", "text": text}]}
-            message |= {"timestamp": int(moment * 1000)}
-            message |= {"stopReason": "stop"} if role == "assistant" else {}
-            session.entry("message", message=message, timestamp=stamp)
-    if title:
-        session.entry("session_info", name=title, timestamp=stamp)
-    return session
 
 
 class Home:
@@ -95,7 +81,15 @@ class Home:
     ) -> Session:
         session_id = f"{head}-0000-4000-8000-000000000000"
         session = Session(self.world.sessions, cwd=str(cwd), session_id=session_id)
-        return talk(session, days, *turns, title=title)
+        moment = time.time() - days * DAY - 1800
+        at = {"timestamp": stamp(datetime.fromtimestamp(moment, UTC))}
+        for question, answer in turns:
+            for role, text, stop in (("user", question, {}), ("assistant", answer, STOP)):
+                said = {"role": role, "content": [{"type": "text", "text": text}], **stop}
+                session.entry("message", message=said | {"timestamp": int(moment * 1000)}, **at)
+        if title:
+            session.entry("session_info", name=title, **at)
+        return session
 
     @contextmanager
     def running(self) -> Iterator[Home]:
@@ -134,8 +128,6 @@ def ids(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def forbidden(text: str) -> set[str]:
-    import unicodedata
-
     bad = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
     return {char for char in set(text) - {"\n", "\t"} if unicodedata.category(char) in bad}
 

@@ -15,22 +15,36 @@ from tests.cli.home import INDEXERD, Home, nowhere
 from tests.e2e.world import World, until
 from tests.fakes.openai_server import OpenAIServer
 
+FIVE = {
+    "command_name": "index-session",
+    "status_key": "index-session",
+    "min_new_user_messages": 5,
+    "notification_auto_clear_ms": 3000,
+    "model_keys": ["google/gemini-3.5-flash-lite", "local/extractive"],
+}
 
-def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text("statusKey = 'x'\n[index]\nquietSeconds = 9\n[budget]\ndaily_calls = 25\n")
-    env = {"INDEXERD_CONFIG": str(path), "INDEXERD_INDEX__QUIET_SECONDS": "7"}
-    shown = home.json("config", "show", env=env)
-    assert shown["status_key"] == {"value": "x", "source": str(path)}
-    assert shown["budget.daily_calls"] == {"value": 25, "source": str(path)}
+
+def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
+    """S0.25: without a file, each of the five fields has its default."""
+    world = World(tmp_path)
+    for name in ("INDEXERD_MODEL_KEYS", "INDEXERD_INDEX__QUIET_SECONDS"):
+        del world.env[name]
+    shown = world.run("config", "show", "--json")
+    defaults = {name: {"value": value, "source": "default"} for name, value in FIVE.items()}
+    assert {name: shown[name] for name in FIVE} == defaults
+    world.configure("statusKey = 'x'\n[index]\nquietSeconds = 9\n[budget]\ndaily_calls = 25\n")
+    world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "7"
+    shown, path = world.run("config", "show", "--json"), str(world.config)
+    assert shown["status_key"] == {"value": "x", "source": path}
+    assert shown["budget.daily_calls"] == {"value": 25, "source": path}
     seven = {"value": 7, "source": "INDEXERD_INDEX__QUIET_SECONDS"}
     assert shown["index.quiet_seconds"] == seven
     assert shown["log.level"] == {"value": "info", "source": "default"}
-    rows = [line.split("\t") for line in home.ix("config", "show", env=env).stdout.splitlines()]
-    assert ["budget.daily_calls", "25", str(path)] in rows
+    rows = [line.split("\t") for line in world.run("config", "show").splitlines()]
+    assert ["budget.daily_calls", "25", path] in rows
     assert len(shown) == len(rows)
-    assert home.json("config", "path", env=env) == {"path": str(path), "exists": True}
-    assert home.ix("config", "check", env=env).stdout == "the configuration is valid\n"
+    assert world.run("config", "path", "--json") == {"path": path, "exists": True}
+    assert world.run("config", "check") == "the configuration is valid\n"
 
 
 def test_doctor_names_problems_and_remedies(home: Home, tmp_path: Path) -> None:
@@ -160,56 +174,43 @@ def test_run_once_prints_a_report(world: World) -> None:
     assert world.stderr.endswith(", 1 file cannot be read (see `indexerd doctor`)\n")
 
 
-class Log:
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "log.jsonl"
-        self.env = {"INDEXERD_STATE_DIR": str(directory)}
+def test_logs_are_shown_by_level_and_number_and_followed(home: Home, tmp_path: Path) -> None:
+    """Over a rotation, until it is interrupted; an incomplete line is not shown."""
+    path, seen = tmp_path / "log.jsonl", tmp_path / "seen"
+    env = {"INDEXERD_STATE_DIR": str(tmp_path)}
 
-    def write(self, *numbers: int, level: str = "info") -> None:
-        with self.path.open("a") as file:
-            for number in numbers:
-                line = {"ts": "2026-11-21T00:00:00.000Z", "level": level, "event": "x.y"}
-                file.write(json.dumps(line | {"n": number}) + "\n")
+    def write(*numbers: int, level: str = "info") -> None:
+        line = {"ts": "2026-11-21T00:00:00.000Z", "level": level, "event": "x.y"}
+        with path.open("a") as file:
+            file.writelines(json.dumps(line | {"n": number}) + "\n" for number in numbers)
 
-    def rotate(self) -> None:
-        self.path.rename(self.path.with_name("log.jsonl.1"))
+    def numbers(text: str) -> list[int]:
+        return [json.loads(line)["n"] for line in text.splitlines()]
 
-
-def test_logs_are_shown_by_level_and_number(home: Home, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    assert home.ix("logs", env=log.env).stdout == ""
-    log.write(1)
-    log.write(2, level="error")
-    log.rotate()
-    log.write(3, 4)
-    with log.path.open("a") as file:
+    assert home.ix("logs", env=env).stdout == ""
+    write(1)
+    write(2, level="error")
+    path.rename(tmp_path / "log.jsonl.1")
+    write(3, 4)
+    with path.open("a") as file:
         file.write('{"n": 5')
-    shown = home.ix("logs", "-n", "3", env=log.env).stdout.splitlines()
+    shown = home.ix("logs", "-n", "3", env=env).stdout.splitlines()
     assert shown[0] == "2026-11-21T00:00:00.000Z error   x.y n=2"
     assert [line[-3:] for line in shown] == ["n=2", "n=3", "n=4"]
-    loud = home.ix("--json", "logs", "--level", "warning", env=log.env).stdout.splitlines()
-    assert [json.loads(line)["n"] for line in loud] == [2]
-
-
-def test_logs_are_followed_over_a_rotation_until_interrupted(home: Home, tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.write(0)
-    seen = tmp_path / "seen"
-
-    def numbers() -> list[int]:
-        return [json.loads(line)["n"] for line in seen.read_text().splitlines()]
-
+    assert numbers(home.ix("--json", "logs", "--level", "warning", env=env).stdout) == [2]
+    path.write_text("")
+    write(5)
     with seen.open("w") as out:
         argv = [*INDEXERD, "--json", "logs", "-f"]
-        process = subprocess.Popen(argv, env=home.world.env | log.env, stdout=out)
+        process = subprocess.Popen(argv, env=home.world.env | env, stdout=out)
         try:
-            until(lambda: numbers() == [0], "the first line")
-            log.write(1)
-            log.rotate()
-            log.write(2)
-            until(lambda: numbers() == [0, 1, 2], "the lines around a rotation")
-            log.write(3, 4)
-            until(lambda: numbers() == [0, 1, 2, 3, 4], "more lines")
+            until(lambda: numbers(seen.read_text())[-1:] == [5], "the first lines")
+            write(6)
+            path.rename(tmp_path / "log.jsonl.1")
+            write(7)
+            until(lambda: numbers(seen.read_text())[-2:] == [6, 7], "the lines around a rotation")
+            write(8, 9)
+            until(lambda: numbers(seen.read_text())[-4:] == [6, 7, 8, 9], "more lines")
             process.send_signal(signal.SIGINT)
             assert process.wait(10) == 130
         finally:

@@ -11,7 +11,7 @@ from wcwidth import width
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
 from tests.e2e.forked import ran
-from tests.e2e.world import World
+from tests.e2e.world import World, until
 from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
@@ -54,6 +54,7 @@ def test_plain_words_are_not_broken(home: Home, columns: int) -> None:
     title = "Reconsider the retention of observatory measurements under distributed schedulers"
     key, shown = home.cache.id, dict[str, str]()
     home.world.call("update", ref=key, title=title)
+    until(lambda: not home.world.call("status")["textPending"], "all words")
     for argv in (
         "list --all",
         "search forecast",
@@ -73,16 +74,29 @@ def test_plain_words_are_not_broken(home: Home, columns: int) -> None:
 
 
 def test_ids_in_a_list_tell_its_sessions_apart(world: World) -> None:
-    """Ids that begin with the same time are shown longer, and name one session each."""
+    """Ids that begin with the same time are shown longer, and name one session each.
+
+    A session without a directory has no loose sign in its place when one is chosen.
+    """
     ids = [f"01a1fff2-{n}000-7000-8000-000000000000" for n in (1, 2)]
     for session_id in ids:
-        world.session(turns=1, id=session_id)
+        world.session(turns=2, id=session_id, cwd="")
     world.run("run", "--once")
-    command = [*INDEXERD, "--color", "never", "list", "--all"]
-    code, got = terminal.on_terminal(command, env=world.env, cwd=world.root, columns=80)
-    shown = [line.split()[0] for line in got.decode().splitlines() if line.startswith("01a1")]
-    assert (code, sorted(shown)) == (0, [session_id[:10] for session_id in ids])
-    assert [world.run("resolve", key, "--json")["sessionId"] for key in sorted(shown)] == ids
+
+    def shown(*argv: str, **typed: str) -> str:
+        env = world.env | {"TERM": "xterm-256color"}
+        command = [*INDEXERD, "--color", "never", *argv]
+        code, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=80, **typed)
+        assert code == 0
+        return got.decode()
+
+    lines = shown("list", "--all").splitlines()
+    keys = sorted(line.split()[0] for line in lines if line.startswith("01a1"))
+    assert keys == [session_id[:10] for session_id in ids]
+    assert [world.run("resolve", key, "--json")["sessionId"] for key in keys] == ids
+    facts = re.search(r"pi · 2 prompts[^\r\n]*", shown("resume", typed="\x1b"))
+    assert facts
+    assert not facts[0].split("\x1b")[0].rstrip().endswith("·"), facts
 
 
 def test_colours_are_for_terminals_that_want_them(home: Home) -> None:
@@ -198,16 +212,13 @@ def test_whole_escape_sequences_are_removed_from_names(home: Home) -> None:
     """In titles by pi, a model or the user no part of a sequence remains."""
     row = home.json("show", home.evil.id)["session"]
     assert (row["name"], row["agentTitle"]) == ("Red team", "Red team")
-    shown = home.ix("show", home.evil.id).stdout.partition("session id")[0]
+    shown = home.ix("show", home.evil.id).stdout
     assert REMAINS not in shown.splitlines()[0]
+    # A path is shown as it is.
+    assert rf"{home.other}/\x1b]0;pwn\x07\x1b[31mRed\x9b2J \u202eteam" in shown
     titled = home.json("rename", home.pet.id, f"Title {HOSTILE}")["name"]
     home.world.call("update", ref=home.pet.id, title=None)
     assert titled == "Title Red team"
-
-
-def test_a_path_is_shown_as_it_is(home: Home) -> None:
-    shown = home.ix("show", home.evil.id).stdout
-    assert rf"{home.other}/\x1b]0;pwn\x07\x1b[31mRed\x9b2J \u202eteam" in shown
 
 
 def test_an_errors_candidates_are_clean(home: Home, tmp_path: Path) -> None:
@@ -232,16 +243,6 @@ def test_a_session_is_chosen_while_typing(home: Home) -> None:
         assert (" pi       " in left) == (columns > 40)  # a narrow row has only age and name
     assert "Usage: indexerd" in home.ix().stderr
     assert home.ix("resume").returncode == 2
-
-
-def test_a_choice_without_a_directory_has_no_loose_sign(world: World) -> None:
-    world.session(turns=2, cwd="")
-    world.run("run", "--once")
-    env = world.env | {"TERM": "xterm-256color"}
-    _, got = terminal.on_terminal([*INDEXERD, "resume"], env=env, cwd=world.root, typed="\x1b")
-    facts = re.search(r"pi · 2 prompts[^\r\n]*", got.decode())
-    assert facts
-    assert not facts[0].split("\x1b")[0].rstrip().endswith("·"), facts
 
 
 def test_no_session_is_chosen_that_lacks_a_word(home: Home) -> None:

@@ -19,9 +19,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted((ROOT / "indexerd/cli").glob("[a-z]*.py"))
+LATE = ("genai_prices", "indexerd.models.http", "indexerd.web.session_page", "re2")  # often needed
+LATE += ("rapidfuzz.fuzz", "snowballstemmer", "stopwordsiso")
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["indexerd.daemon.daemon", *(f"indexerd.cli.{path.stem}" for path in COMMANDS)]
+    ["indexerd.daemon.daemon", *(f"indexerd.cli.{path.stem}" for path in COMMANDS), *LATE]
 )
 
 
@@ -29,9 +31,17 @@ class Forked:
     """A process with the methods of `Popen` that tests use; streams are appended to files."""
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, out: Path | None, err: Path
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        out: Path | None,
+        err: Path,
+        terminal: bool = False,
     ) -> None:
-        self._process = _server.Process(target=_run, args=(argv, dict(env), cwd, out, err))
+        streams = (out if terminal else None, out, err)
+        self._process = _server.Process(target=_run, args=(argv, dict(env), cwd, streams))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -60,16 +70,23 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(argv: Sequence[str], env: dict[str, str], cwd: Path, out: Path | None, err: Path) -> None:
+def _run(
+    argv: Sequence[str], env: dict[str, str], cwd: Path, streams: Sequence[Path | None]
+) -> None:
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
-    for number, path in ((1, out), (2, err)):
+    for number, path in enumerate(streams):
         if path is not None:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            how = os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY
+            descriptor = os.open(path, how, 0o600)
             os.dup2(descriptor, number)
             os.close(descriptor)
+    if streams[0] is not None:  # a terminal, which is written line by line
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     sys.argv[:] = [str(ROOT / "indexerd/__main__.py"), *argv]
     sys.orig_argv[:] = [sys.executable, "-m", "indexerd", *argv]
     runpy.run_module("indexerd", run_name="__main__")

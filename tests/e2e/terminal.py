@@ -4,10 +4,13 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
+import sys
 import termios
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.e2e.forked import Forked
 
 
 def on_terminal(
@@ -23,10 +26,15 @@ def on_terminal(
     master, terminal = pty.openpty()
     if columns is not None:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    run = subprocess.Popen(
-        command, env=env, cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal
-    )
-    os.close(terminal)
+    name = Path(os.ttyname(terminal))
+    assert list(command[:3]) == [sys.executable, "-m", "indexerd"]
+    run = Forked(command[3:], env, cwd, out=name, err=name, terminal=True)
+
+    def end() -> None:
+        run.wait(50)
+        os.close(terminal)  # the last one: then reading ends
+
+    threading.Thread(target=end).start()
     os.write(master, typed.encode())
     output, steps, seen = bytearray(), list(then), 0
     try:

@@ -42,7 +42,6 @@ def test_messages_are_added_in_order(pi: Pi, socket: Path) -> None:
         pi.start()
         messages = pi.prompt("See @@abc.")
         (asked,) = daemon.params("expand")
-        assert pi.prompt("no reference") == []
     assert [message["content"] for message in messages] == ["B", "q", "late"]
     kinds = {(message["customType"], message["display"]) for message in messages}
     assert kinds == {("session-reference", False)}
@@ -50,23 +49,18 @@ def test_messages_are_added_in_order(pi: Pi, socket: Path) -> None:
     assert asked == {"text": "See @@abc.", "cwd": "/w", "sessionId": "s-1"}
 
 
-@pytest.mark.parametrize(
-    ("typed", "prompt", "sent"),
-    [
-        ("/tpl @@mine", "A template of @@theirs: why? And @@mine.", "/tpl @@mine"),
-        ("/skill:s @@mine", '<skill name="s">\n@@theirs\n</skill>\n\n@@mine', "/skill:s @@mine"),
-        ("see @@mine", "see @@mine, which an extension wrote", "see @@mine, which an extension"),
-    ],
-)
-def test_only_typed_references_count(
-    pi: Pi, socket: Path, typed: str, prompt: str, sent: str
-) -> None:
+def test_only_typed_references_count(pi: Pi, socket: Path) -> None:
     """`@@` in a template or skill is not the user's; in an argument it is."""
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
-        assert pi.prompt(prompt, typed) == [BLOCK]
-        (asked,) = daemon.params("expand")
-    assert asked["text"].startswith(sent)
+        for typed, prompt, sent in (
+            ("/tpl @@mine", "A template of @@theirs: why? And @@mine.", "/tpl @@mine"),
+            ("/skill:s @@mine", '<skill name="s">\n@@theirs\n</skill>\n\n@@mine', "/skill:s @@m"),
+            ("see @@mine", "see @@mine, which an extension wrote", "see @@mine, which an ext"),
+        ):
+            assert pi.prompt(prompt, typed) == [BLOCK]
+            assert daemon.params("expand")[-1]["text"].startswith(sent)
+        assert len(daemon.params("expand")) == 3
 
 
 def test_a_queued_messages_references_are_refused(pi: Pi, socket: Path) -> None:
@@ -110,7 +104,7 @@ def test_an_odd_answer_is_ignored(pi: Pi, socket: Path) -> None:
 def test_a_questions_timeout_comes_from_the_daemon(pi: Pi, socket: Path) -> None:
     """S0.64, S0.65: the daemon names the timeout, and pi shows that it is waiting."""
     with acting(
-        socket, expand=slow(4, {"messages": [BLOCK]})
+        socket, expand=slow(2.6, {"messages": [BLOCK]})
     ) as daemon:  # longer than for plain references
         pi.start()
         daemon.answers["hello"] = greeting(queryTimeoutSeconds=2)
@@ -257,12 +251,20 @@ def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
 
 
 def test_a_resumed_session_gets_its_context_once(pi: Pi, socket: Path) -> None:
-    """S4.18: with the first prompt after a resume, after references, once."""
+    """S4.18: with the first prompt after a resume, after references, once.
+
+    Not a new session, a fork in the same process, or a reload of extensions.
+    """
+    new: list[Any] = [{"type": "model_change"}]
+    others = [("startup", []), ("startup", new), ("reload", [SAID]), ("fork", [SAID]), ("new", [])]
     block = {"text": "[SESSION RESUMED]\n", "missingFiles": 2}
     with acting(socket, resume_context=block, expand={"messages": [BLOCK]}) as daemon:
+        for reason, entries in others:
+            pi.start(reason, entries=entries)
+            assert pi.prompt("hello") == []
         pi.start("resume", entries=[SAID])
         first, second = pi.prompt("@@a"), pi.prompt("more")
-        pi.start("startup", entries=[{"type": "model_change"}, SAID])
+        pi.start("startup", entries=[*new, SAID])
         third = pi.prompt("more")
         asked, again = daemon.params("resume_context")
     assert asked["session"] == "s-1"
@@ -274,17 +276,6 @@ def test_a_resumed_session_gets_its_context_once(pi: Pi, socket: Path) -> None:
         "details": {"sessionIds": ["s-1"], "missingFiles": 2},
     }
     assert (first, second, third) == ([BLOCK, told], [], [told])
-
-
-def test_only_a_resumed_session_gets_context(pi: Pi, socket: Path) -> None:
-    """S4.18: not a new session, a fork in the same process, or a reload of extensions."""
-    new: list[Any] = [{"type": "model_change"}]
-    others = [("startup", []), ("startup", new), ("reload", [SAID]), ("fork", [SAID]), ("new", [])]
-    with acting(socket, resume_context={"text": "told"}) as daemon:
-        for reason, entries in others:
-            pi.start(reason, entries=entries)
-            assert pi.prompt("hello") == []
-        assert daemon.params("resume_context") == []
 
 
 def test_a_session_without_a_file_is_left_alone(pi: Pi, socket: Path) -> None:
@@ -410,23 +401,19 @@ ITEM = {
 }
 
 
-@pytest.mark.parametrize(
-    ("texts", "prefix", "line"),
-    [(("see @@", ""), "", "see @@abc "), (('(@@"two words', '" now'), "two words", "(@@abc now")],
-)
-def test_sessions_complete_after_two_ats(
-    pi: Pi, socket: Path, texts: tuple[str, str], prefix: str, line: str
-) -> None:
+def test_sessions_complete_after_two_ats(pi: Pi, socket: Path) -> None:
     """S0.59: newest first without the current one; inserts the id and a blank; files still work."""
     bad = [ITEM | {"insert": insert} for insert in ("rm -rf", "@@a b ", "@@a\n", 5)]
     with acting(socket, complete={"items": [*bad, "odd", ITEM]}) as daemon:
         pi.start()
         for typed in ("@", "see @file", "me@@x", "@@a b", "@@@"):
             assert pi.do(type=typed)["found"]["items"][0]["value"] == "@file"
-        answer = pi.do(type=texts[0], after=texts[1])
-        (asked,) = daemon.params("complete")
-    assert asked == {"prefix": prefix, "cwd": "/w", "exclude": "s-1"}
-    shown = {"value": "@@abc ", "label": "a ]0;name", "description": "5m"}
-    assert answer["found"]["items"] == [shown]
-    at = line.index("@@abc ") + 6
-    assert answer["applied"] == {"lines": ["first", line], "cursorLine": 1, "cursorCol": at}
+        begun = pi.do(type="see @@", after="")
+        quoted = pi.do(type='(@@"two words', after='" now')
+        asked = {"cwd": "/w", "exclude": "s-1"}
+        assert daemon.params("complete") == [{"prefix": key} | asked for key in ("", "two words")]
+    for answer, line in ((begun, "see @@abc "), (quoted, "(@@abc now")):
+        shown = {"value": "@@abc ", "label": "a ]0;name", "description": "5m"}
+        assert answer["found"]["items"] == [shown]
+        at = line.index("@@abc ") + 6
+        assert answer["applied"] == {"lines": ["first", line], "cursorLine": 1, "cursorCol": at}

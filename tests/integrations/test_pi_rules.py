@@ -1,5 +1,6 @@
 """Rules that pi's extension shares with the daemon give the same answers, run by node."""
 
+import itertools
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -57,32 +58,25 @@ def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
 @pytest.mark.parametrize(
     ("prompt", "wanted"),
     [
-        ("@@name: why?", True),
-        ("@@name\uff1awhy\uff1f", True),
-        ("\u201cSee @@\u201ea b\u201c: why?", True),
         ("@@name: do so", False),
         ("@@a:" * 300_000, False),
         ("@@a:" * 200_000 + "?", True),
-        ('look: @@"a b": why?', True),
         ("@name: why?", False),
     ],
 )
-def test_questions_are_recognised(pure: Any, prompt: str, wanted: bool) -> None:
+def test_only_questions_are_waited_for(pure: Any, prompt: str, wanted: bool) -> None:
     """S0.65: only a prompt with a question may wait as long as a model takes."""
     assert pure("words", "asks", prompt) is wanted
 
 
-PIECES = ["@@", "a", "b-c", "name", " ", '"', "\u201e", "\u201c", "\u00ab", "\u00bb", "~2", ":"]
-PIECES += ["\u2047", "\uff1a", "why", "?", "\uff1f", "\n", ".", "`", "(", "@"]
-
-
-@given(pieces=st.lists(st.sampled_from(PIECES), max_size=14))
-@settings(max_examples=300, deadline=None)
-def test_no_question_is_cut_short(pure: Any, pieces: list[str]) -> None:
+def test_no_question_is_cut_short(pure: Any) -> None:
     """S0.65: what the daemon treats as a question is also waited for as one."""
-    prompt = "".join(pieces)
-    if any(reference.question for reference in find(prompt)):
-        assert pure("words", "asks", prompt)
+    names = ("a", "b-c~2", '"a b"', "\u201ea b\u201c", "\u00aba b\u00bb", "\u201ca b\u201d")
+    parts = ("", "\u201cSee "), ("@@",), names, (":", "\uff1a"), (" why", "why so")
+    prompts = map("".join, itertools.product(*parts, "?\uff1f\u061f\u2047\u2048\u2049"))
+    questions = [text for text in prompts if any(each.question for each in find(text))]
+    assert len(questions) > 200
+    assert [text for text in questions if not pure("words", "asks", text)] == []
 
 
 FILE = '<file name="/w/a">\n{}\n</file>\n'

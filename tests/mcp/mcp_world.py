@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from mcp_types import CallToolResult, Implementation
 from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import Places
-from tests.fakes.daemon import acting
+from tests.fakes.daemon import Acting
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -68,84 +67,77 @@ def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
     return base | more
 
 
-class Daemon:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.rows = [row()]
-        self.answers: dict[str, Any] = {
-            "hello": {"settings": {"queryTimeoutSeconds": 30.0}},
-            "get": lambda params: {
-                "session": self.rows[0],
-                "meta": {"summary": HOSTILE, "model": "m/x", "keyDecisions": [HOSTILE]},
-                "context": {"files": [HOSTILE]},
-                "labels": {"e1": HOSTILE},
-                "digest": {"segments": []},
-            },
-            "list": self._list,
-            "resolve": {"sessionId": ID, "name": HOSTILE, "how": "name"},
-            "search": {"hits": [hit()], "warnings": [HOSTILE]},
-            "tree": {"sessionId": ID, "leafId": "e2", "nodes": nodes(3)},
-            "query_session": {
-                "sessionId": ID,
-                "name": HOSTILE,
-                "answerMarkdown": HOSTILE,
-                "confidence": "high",
-                "citations": [{"entryId": "e1", "role": "user", "excerpt": HOSTILE}],
-                "notes": [HOSTILE],
-                "usage": {"inputTokens": 1, "costUsd": 0.1, "model": "m/x"},
-            },
-            "expand": {
-                "references": [{"raw": f"@@{ID}", "status": "resolved", "sessionId": ID}],
-                "messages": [{"content": f"## 1. x ({ID})\nsummary:\n> {KEY}", "details": {}}],
-                "statusText": ["resolved 1 reference(s)"],
-            },
-            "set_relevant_context": {
-                "text": "Set files: 1 items",
-                "contextChanged": True,
-                "setName": "files",
-                "warnings": [],
-            },
-            "get_relevant_context": {"text": "{}", "context": {"files": [HOSTILE]}},
-            **long_answers(),
-        }
+def rows(*shown: dict[str, Any]) -> dict[str, Any]:
+    """Answers about sessions with these rows."""
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        with acting(self.path, **self.answers) as server:
-            server.asked = self.asked
-            yield
+    def listed(params: dict[str, Any]) -> dict[str, Any]:
+        recent = [row for row in shown if row["modifiedAt"] >= params.get("since", "")]
+        return {"sessions": recent[: params["limit"]], "nextCursor": "c"}
 
-    def _list(self, params: dict[str, Any]) -> dict[str, Any]:
-        rows = [row for row in self.rows if row["modifiedAt"] >= params.get("since", "")]
-        return {"sessions": rows[: params["limit"]], "nextCursor": "c"}
+    found = {
+        "session": shown[0],
+        "meta": {"summary": HOSTILE, "model": "m/x", "keyDecisions": [HOSTILE]},
+        "context": {"files": [HOSTILE]},
+        "labels": {"e1": HOSTILE},
+        "digest": {"segments": []},
+    }
+    return {"get": found, "list": listed}
 
 
-def long_answers() -> dict[str, Any]:
-    usage = {"inputTokens": 10, "costUsd": 0.01, "model": "m/x"}
-    segment = {"content": HOSTILE, "key_decisions": [HOSTILE], "files_modified": [HOSTILE]}
-    segments = [segment | {"covering_messages": [at, at + 9]} for at in (0, 10)]
-    recent = [
-        {"n": n, "role": "user", "text": f"{n}: {HOSTILE}", "entryId": f"e{n}", "at": "2026"}
-        for n in range(20, 30)
-    ]
-    details = {"readFiles": [HOSTILE], "modifiedFiles": ["/w/a.py"]}
-    summed = {"sessionId": ID, "summary": HOSTILE, "details": details, "usage": usage, "notes": []}
-    tip = {"leafId": "e9", "entries": 3, "lastActivity": "2026", "active": True, "gist": HOSTILE}
+USAGE = {"inputTokens": 10, "costUsd": 0.01, "model": "m/x"}
+SEGMENT = {"content": HOSTILE, "key_decisions": [HOSTILE], "files_modified": [HOSTILE]}
+SEGMENTS = [SEGMENT | {"covering_messages": [at, at + 9]} for at in (0, 10)]
+RECENT = [
+    {"n": n, "role": "user", "text": f"{n}: {HOSTILE}", "entryId": f"e{n}", "at": "2026"}
+    for n in range(20, 30)
+]
+TIP = {"leafId": "e9", "entries": 3, "lastActivity": "2026", "active": True, "gist": HOSTILE}
+DETAILS = {"readFiles": [HOSTILE], "modifiedFiles": ["/w/a.py"]}
+SUMMED = {"sessionId": ID, "summary": HOSTILE, "details": DETAILS, "usage": USAGE, "notes": []}
+
+
+def answers() -> dict[str, Any]:
+    """Answers with hostile text in every field that may have any."""
     return {
+        "hello": {"settings": {"queryTimeoutSeconds": 30.0}},
+        **rows(row()),
+        "resolve": {"sessionId": ID, "name": HOSTILE, "how": "name"},
+        "search": {"hits": [hit()], "warnings": [HOSTILE]},
+        "tree": {"sessionId": ID, "leafId": "e2", "nodes": nodes(3)},
+        "query_session": {
+            "sessionId": ID,
+            "name": HOSTILE,
+            "answerMarkdown": HOSTILE,
+            "confidence": "high",
+            "citations": [{"entryId": "e1", "role": "user", "excerpt": HOSTILE}],
+            "notes": [HOSTILE],
+            "usage": USAGE,
+        },
+        "expand": {
+            "references": [{"raw": f"@@{ID}", "status": "resolved", "sessionId": ID}],
+            "messages": [{"content": f"## 1. x ({ID})\nsummary:\n> {KEY}", "details": {}}],
+            "statusText": ["resolved 1 reference(s)"],
+        },
+        "set_relevant_context": {
+            "text": "Set files: 1 items",
+            "contextChanged": True,
+            "setName": "files",
+            "warnings": [],
+        },
+        "get_relevant_context": {"text": "{}", "context": {"files": [HOSTILE]}},
         "history": {
             "sessionId": ID,
             "leafId": "e30",
-            "segments": segments,
-            "recent": recent,
+            "segments": SEGMENTS,
+            "recent": RECENT,
             "fullMessageCount": 30,
             "foldedMessages": 20,
         },
         "stats": {"sessionId": ID, "contextTokens": 9, "warnings": [HOSTILE]},
-        "compact": summed | {"replacementHistory": [{"text": HOSTILE}]},
-        "branch_summary": lambda params: summed | {"leafId": params["leaf"]},
-        "digest": summed | {"segment": segments[0], "decisions": [HOSTILE]},
-        "branches": {"sessionId": ID, "leafId": "e9", "tips": [tip]},
+        "compact": SUMMED | {"replacementHistory": [{"text": HOSTILE}]},
+        "branch_summary": lambda params: SUMMED | {"leafId": params["leaf"]},
+        "digest": SUMMED | {"segment": SEGMENTS[0], "decisions": [HOSTILE]},
+        "branches": {"sessionId": ID, "leafId": "e9", "tips": [TIP]},
     }
 
 
@@ -162,8 +154,9 @@ def nodes(count: int, text: str = HOSTILE) -> list[dict[str, Any]]:
     ]
 
 
-def desk(daemon: Daemon, cwd: str | None = "/w", **env: str) -> DaemonAccess:
-    home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
+def desk(daemon: Acting, cwd: str | None = "/w", **env: str) -> DaemonAccess:
+    socket = str(daemon.server_address)
+    home = {"HOME": str(Path(socket).parent), "INDEXERD_SOCKET": socket} | env
     return DaemonAccess(Places(home), home, cwd=cwd)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,20 @@ from mcp import Client
 from indexerd.mcp import hosts
 from indexerd.mcp.rendering import BYTES_MAX, size
 from indexerd.privacy.sanitize import escape_path, harmless
-from tests.fakes.daemon import Refusal
+from tests.fakes.daemon import Acting, Refusal, acting
 from tests.mcp.mcp_world import (
     ARGUMENTS,
     HOSTILE,
     ID,
     KEY,
-    Daemon,
+    answers,
     call,
     desk,
     error_of,
     hit,
     nodes,
     row,
+    rows,
     strings,
     talk,
     text_of,
@@ -38,11 +40,12 @@ ASK_MODELS = {"query_session", "expand_references"} | SUM
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Daemon:
-    return Daemon(tmp_path / "s")
+def daemon(tmp_path: Path) -> Iterator[Acting]:
+    with acting(tmp_path / "s", **answers()) as daemon:
+        yield daemon
 
 
-def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
+def test_tools_are_described_and_annotated(daemon: Acting) -> None:
     """S1.34: each tool has a description, described parameters and true hints."""
     listed = talk(desk(daemon), lambda client: client.list_tools()).tools
     assert {tool.name for tool in listed} == TOOLS
@@ -71,7 +74,7 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_hostile_text_stays_quoted_data(daemon: Daemon, mode: str) -> None:
+def test_hostile_text_stays_quoted_data(daemon: Acting, mode: str) -> None:
     """No line of it starts a line of its own; tags, templates, references and secrets go."""
 
     async def scene(client: Client) -> None:
@@ -83,8 +86,7 @@ def test_hostile_text_stays_quoted_data(daemon: Daemon, mode: str) -> None:
                 assert json.loads(text_of(found)) == found.structured_content
             _check_hostile(tool.name, found.structured_content, text_of(found))
 
-    with daemon.running():
-        talk(desk(daemon), scene, mode=mode)
+    talk(desk(daemon), scene, mode=mode)
 
 
 def _check_hostile(name: str, data: dict[str, Any], words: str) -> None:
@@ -114,13 +116,12 @@ ODD = [
 ]
 
 
-def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
+def test_paths_keep_every_character_but_marks(daemon: Acting) -> None:
     shown = [harmless(escape_path(path)) for path in ODD]
-    daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD)]
+    daemon.answers |= rows(row(cwd=ODD[3], filesModified=ODD, filesRead=ODD))
     daemon.answers["get_relevant_context"] = {"context": {"a<b>": ODD, "k": [KEY]}}
-    with daemon.running():
-        session = call(desk(daemon), "get_session", session=ID)
-        context = call(desk(daemon), "get_relevant_context", session=ID)
+    session = call(desk(daemon), "get_session", session=ID)
+    context = call(desk(daemon), "get_relevant_context", session=ID)
     data = session.structured_content
     assert data["filesModified"] == data["filesRead"] == shown
     assert data["cwd"] == ODD[3]
@@ -130,8 +131,8 @@ def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
         assert not [bad for bad in ("@@", "a<b>", "[INST]", "\u202e", "\x1b", KEY) if bad in found]
 
 
-def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
-    config = daemon.path.parent / "c.toml"
+def test_own_patterns_and_cut_secrets(daemon: Acting, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
     config.write_text('[redact]\nextra_patterns = ["hush-[0-9]+"]\n')
     where = desk(daemon, INDEXERD_CONFIG=str(config))
     long = ("some words " * 17) + "sk-ant-api03-abc"
@@ -140,19 +141,17 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
         "leafId": None,
         "nodes": nodes(1, "say hush-123 now") + nodes(1, long),
     }
-    with daemon.running():
-        found = call(where, "get_tree", session=ID)
+    found = call(where, "get_tree", session=ID)
     first, second = (node["text"] for node in found.structured_content["nodes"])
     assert first == "say [redacted:custom] now"
     assert second == "some words " * 17 + "…"
 
 
-def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
-    daemon.rows = [row(f"{ID}-{n}") for n in range(60)]
+def test_large_answers_are_cut_and_say_so(daemon: Acting) -> None:
+    daemon.answers |= rows(*[row(f"{ID}-{n}") for n in range(60)])
     daemon.answers["tree"] = {"sessionId": ID, "leafId": "e1", "nodes": nodes(5000, "x" * 150)}
-    with daemon.running():
-        tree = call(desk(daemon), "get_tree", session=ID, limit=200, offset=10)
-        listed = call(desk(daemon), "list_sessions", limit=50)
+    tree = call(desk(daemon), "get_tree", session=ID, limit=200, offset=10)
+    listed = call(desk(daemon), "list_sessions", limit=50)
     for found in (tree, listed):
         assert len(found.model_dump_json().encode()) < 42_000
         assert size(found.structured_content) <= BYTES_MAX
@@ -161,70 +160,65 @@ def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
     assert tree.structured_content["nodes"][0]["id"] == "e10"
     shown = len(listed.structured_content["sessions"])
     assert 1 < shown < 50
-    limits = [params["limit"] for method, params in daemon.asked if method == "list"]
-    assert limits[-1] == shown  # asked again, so the cursor matches the rows shown
+    assert (
+        daemon.params("list")[-1]["limit"] == shown
+    )  # asked again, so the cursor matches the rows shown
 
 
-def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> None:
+def test_the_project_is_the_servers_directory_unless_said(daemon: Acting) -> None:
     daemon.answers["search"] = lambda params: {"hits": [] if "cwd" in params else [hit()]}
-    with daemon.running():
-        found = call(desk(daemon), "search_sessions", query="x")
-        call(desk(daemon), "list_sessions", cwd="/other")
-        call(desk(daemon), "list_sessions", all_projects=True)
-        call(desk(daemon, cwd=None), "list_sessions")
+    found = call(desk(daemon), "search_sessions", query="x")
+    call(desk(daemon), "list_sessions", cwd="/other")
+    call(desk(daemon), "list_sessions", all_projects=True)
+    call(desk(daemon, cwd=None), "list_sessions")
     assert found.structured_content["scope"] == "all"
-    assert [request[1].get("cwd") for request in daemon.asked if request[0] == "search"] == [
-        "/w",
-        None,
-    ]
-    listed = [request[1].get("cwd") for request in daemon.asked if request[0] == "list"]
-    assert listed == ["/other", None, None]
+    assert [params.get("cwd") for params in daemon.params("search")] == ["/w", None]
+    assert [params.get("cwd") for params in daemon.params("list")] == ["/other", None, None]
     assert daemon.asked[0][1]["limit"] == 10
 
 
-def test_the_current_session_is_used_only_if_it_is_certain(daemon: Daemon) -> None:
+def test_the_current_session_is_used_only_if_it_is_certain(daemon: Acting) -> None:
     """S4.9: the only session of the host's agent in use here is meant, with a note."""
     arguments = {"setName": "files", "items": ["/w/a.py"]}
     late = "2999-01-01T00:00:00.000Z"
-    with daemon.running():
-        where = desk(daemon)
-        daemon.rows = [row(modifiedAt=late), row("old")]
-        found = call(where, "set_relevant_context", "claude-code", **arguments)
-        unknown = call(where, "set_relevant_context", "some-editor", **arguments)
-        daemon.rows = [row(modifiedAt=late), row("other", modifiedAt=late)]
-        several = call(where, "set_relevant_context", "claude-code", **arguments)
-        daemon.rows = [row("old")]
-        none = call(where, "set_relevant_context", "claude-code", **arguments)
+    where = desk(daemon)
+    daemon.answers |= rows(row(modifiedAt=late), row("old"))
+    found = call(where, "set_relevant_context", "claude-code", **arguments)
+    unknown = call(where, "set_relevant_context", "some-editor", **arguments)
+    daemon.answers |= rows(row(modifiedAt=late), row("other", modifiedAt=late))
+    several = call(where, "set_relevant_context", "claude-code", **arguments)
+    daemon.answers |= rows(row("old"))
+    none = call(where, "set_relevant_context", "claude-code", **arguments)
     assert found.structured_content["sessionId"] == ID
-    listed = next(params for method, params in daemon.asked if method == "list")
+    listed = daemon.params("list")[0]
     assert {"agent": "claude", "cwd": "/w", "hidden": True}.items() <= listed.items()
     told = error_of(several)
     assert told["code"] == "ambiguous_reference"
     assert [candidate["sessionId"] for candidate in told["candidates"]] == [ID, "other"]
     assert error_of(unknown)["code"] == "usage"
     assert error_of(none)["code"] == "not_found"
-    assert len([request for request in daemon.asked if request[0] == "set_relevant_context"]) == 1
+    assert daemon.methods.count("set_relevant_context") == 1
 
 
-def test_a_name_never_means_the_session_that_asks(daemon: Daemon) -> None:
-    daemon.rows = [row("mine", modifiedAt="2999-01-01T00:00:00.000Z")]
-    with daemon.running():
-        call(desk(daemon), "resolve_session", "codex-mcp-client", ref="the button")
+def test_a_name_never_means_the_session_that_asks(daemon: Acting) -> None:
+    daemon.answers |= rows(row("mine", modifiedAt="2999-01-01T00:00:00.000Z"))
+    call(desk(daemon), "resolve_session", "codex-mcp-client", ref="the button")
     assert daemon.asked[-1] == (
         "resolve",
         {"ref": "the button", "cwd": "/w", "scope": "project", "exclude": "mine"},
     )
 
 
-def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
-    with daemon.running():
-        exact = call(desk(daemon), "resume_command", session=ID)
-        daemon.rows = [row(resume="cd '/w/\x1b]0;pwn\x07' && pi")]
-        odd = call(desk(daemon), "resume_command", session=ID)
-        daemon.rows = [row(resume="cd /w/ghp_x && pi", shown={"resume": f"indexerd resume {ID}"})]
-        secret = call(desk(daemon), "resume_command", session=ID)
-        daemon.rows = [row(gone=True)]
-        gone = call(desk(daemon), "resume_command", session=ID)
+def test_a_resume_command_is_exact_or_not_given(daemon: Acting) -> None:
+    exact = call(desk(daemon), "resume_command", session=ID)
+    daemon.answers |= rows(row(resume="cd '/w/\x1b]0;pwn\x07' && pi"))
+    odd = call(desk(daemon), "resume_command", session=ID)
+    daemon.answers |= rows(
+        row(resume="cd /w/ghp_x && pi", shown={"resume": f"indexerd resume {ID}"})
+    )
+    secret = call(desk(daemon), "resume_command", session=ID)
+    daemon.answers |= rows(row(gone=True))
+    gone = call(desk(daemon), "resume_command", session=ID)
     assert exact.structured_content["command"] == f"cd /w && pi --session {ID}"
     for one in (odd, secret):
         assert one.structured_content["command"] is None
@@ -232,7 +226,7 @@ def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
     assert gone.structured_content["command"] is None
 
 
-def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
+def test_errors_of_the_socket_are_tool_errors(daemon: Acting) -> None:
     """S0.64: isError, and JSON with code, message, hint, retryable, candidates and upstream."""
     data = {"hint": "use the id", "retryable": False, "upstream": "ambiguous"}
     near = [{"sessionId": ID, "name": HOSTILE}]
@@ -241,8 +235,7 @@ def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
         raise Refusal("ambiguous_reference", HOSTILE, candidates=near, **data)
 
     daemon.answers["resolve"] = refuse
-    with daemon.running():
-        told = error_of(call(desk(daemon), "resolve_session", ref="b"))
+    told = error_of(call(desk(daemon), "resolve_session", ref="b"))
     assert told["code"] == "ambiguous_reference"
     assert told["hint"] == "use the id"
     assert told["retryable"] is False
@@ -251,7 +244,7 @@ def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
     assert not [text for text in strings(told) if "<system>" in text or "\n" in text]
 
 
-def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
+def test_wrong_arguments_are_usage_errors(daemon: Acting) -> None:
     for name, secret in (
         ("limit", {"query": "hush", "limit": 0}),
         ("query", {"query": {"k": "hush"}}),
@@ -264,15 +257,14 @@ def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
     assert error_of(call(desk(daemon), "drop_tables"))["code"] == "usage"
 
 
-def test_an_internal_error_reveals_nothing_of_a_session(daemon: Daemon) -> None:
+def test_an_internal_error_reveals_nothing_of_a_session(daemon: Acting) -> None:
     daemon.answers["get"] = {"session": [HOSTILE]}
-    with daemon.running():
-        told = error_of(call(desk(daemon), "get_session", session=ID))
+    told = error_of(call(desk(daemon), "get_session", session=ID))
     assert told["code"] == "internal"
     assert told["message"] == "get_session failed"
 
 
-def test_the_prompt_is_the_instruction_text(daemon: Daemon) -> None:
+def test_the_prompt_is_the_instruction_text(daemon: Acting) -> None:
     """S4.27: agents get the text that says when to store context."""
 
     async def scene(client: Client) -> tuple[str, str]:

@@ -57,11 +57,11 @@ def test_an_item_is_stored_as_it_was_or_not_at_all(item: str) -> None:
     assert len(kept.splitlines()) == 1
 
 
-@given(
-    st.dictionaries(st.text(max_size=80), st.lists(st.text(max_size=40), max_size=15), max_size=8),
-    st.text(max_size=40),
-    st.text(max_size=40),
-)
+FRAME = st.sampled_from(["---", "[SESSION RESUMED]", "\n", "files", "applet", ": "])
+words = st.lists(FRAME | st.text(max_size=20), max_size=6).map("".join)
+
+
+@given(st.dictionaries(words, st.lists(words, max_size=15), max_size=8), words, words)
 def test_nothing_in_a_block_can_end_it(context: dict[str, list[str]], cwd: str, hint: str) -> None:
     """The sidecar may be edited by hand: one separator, one heading, nothing invisible."""
     text, _ = resume_block(cwd, hint, context, _everywhere)

@@ -83,16 +83,6 @@ def test_the_order_of_names(*, missing: int, blank: str, model: str, by_person: 
     assert (row["name"], row["nameSource"]) == (wanted[0] if wanted else (STEM, "file"))
 
 
-def test_another_subject_follows_the_agents_title() -> None:
-    """S0.46: the built-in model adds it; after another title of the agent it is left out."""
-    made = info(agent_title="Look around", first_user="look around")
-    about = meta(name="Look around; Add a title screen", model="local/extractive")
-    row = written(made, about).row
-    assert (row["name"], row["nameSource"]) == ("Look around; Add a title screen", "agent")
-    row = written(info(agent_title="Look", first_user="look around"), about).row
-    assert (row["name"], row["nameSource"]) == ("Look", "agent")
-
-
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
 LIMITS = {
     **dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX),

@@ -1,4 +1,4 @@
-"""Write meta files in a child process, to be traced, killed or run under a mount."""
+"""Write meta files in a child process, to be traced or killed."""
 
 import ctypes
 import json
@@ -11,6 +11,8 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from indexerd.errors import WriteError
 from indexerd.meta import model as metas
@@ -26,14 +28,14 @@ SESSION = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
 Child = tuple[int, int]  # pid and result pipe of a child
 
 
-def meta(generation: int = 0, size: int = 200) -> MetaFile:
+def meta(generation: int = 0) -> MetaFile:
     """A meta file whose length shows its generation."""
     return MetaFile(
         session_id=SESSION,
         session_file="/home/u/.pi/agent/sessions/p/s.jsonl",
         name="Mend the lock of the cellar door",
         description="The lock was rusty. It was oiled.",
-        summary="s" * (size + generation),
+        summary="s" * (200 + generation),
         tags=["lock", "door", "oil"],
         cwd="/home/u/p",
         created_at="2026-11-01T10:00:00Z",
@@ -59,18 +61,13 @@ def assert_intact(directory: Path, generation: int = 0) -> None:
     assert path_in(directory).read_bytes() == meta(generation).to_json()
 
 
-def write(directory: Path, generation: int = 0, size: int = 200) -> dict[str, Any]:
+def write(directory: Path, generation: int) -> dict[str, Any]:
     """Write a generation; return a typed error as data."""
     try:
-        MetaWriter().write_meta(directory, meta(generation, size))
+        MetaWriter().write_meta(directory, meta(generation))
     except WriteError as bad:
         return {"error": str(bad), "upstream": bad.upstream, "hint": bad.hint}
     return {}
-
-
-def read(directory: Path) -> str | None:
-    held = metas.read_meta(path_in(directory))
-    return held.last_indexed_leaf_id if held else None
 
 
 def grow(directory: Path, threads: int, times: int) -> None:
@@ -83,7 +80,8 @@ def grow(directory: Path, threads: int, times: int) -> None:
             written = False
             while not written:
                 expect = metas.stamp(path_in(directory))
-                generation = int(read(directory) or 0) + 1
+                held = metas.read_meta(path_in(directory))
+                generation = int(held.last_indexed_leaf_id) + 1 if held else 1
                 # Each writer signs its content, since equal content would be no conflict.
                 by = f"{os.getpid()}-{threading.get_ident()}"
                 signed = meta(generation).model_copy(update={"name": by})
@@ -124,8 +122,6 @@ def wait(child: Child) -> tuple[int, Any]:
 
 def traced(inject: str | None, do: str, directory: Path, **job: Any) -> tuple[int, Any, list[str]]:
     """Run a job under strace with one injected fault; return status, result and calls."""
-    import pytest  # imported here, so a process under a mount starts without it
-
     if STRACE is None:
         pytest.skip("strace is not installed")
     child = start(do, directory, stop=True, **job)

@@ -1,4 +1,4 @@
-"""The examples in the documents run as printed, in a home with one pi session."""
+"""The examples in the documents run as printed, in a home with two pi sessions; the demo."""
 
 import json
 import re
@@ -34,6 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, s
     name = add(world, NAME, turns=2, tags=["ticket:ABC-123", "a", "b"])
     with world.daemon():
         until(lambda: world.row(name).get("name") == NAME, "the session")
+        until(lambda: not world.call("status")["textPending"], "the words")
         yield world, name
 
 
@@ -87,3 +88,12 @@ def test_the_documented_jq_programs_run(running: tuple[World, str]) -> None:
     output = "".join(run(world, "sh", "-c", program) for program in programs)
     assert f"# {NAME}" in output
     assert "2026-11-01T11:00:00.000Z" in output
+
+
+def test_the_demo_prints_the_path_of_the_meta_file() -> None:
+    """`make demo` prints the whole path, so that a reader can open the file."""
+    done = ran([sys.executable, "tests/demo.py"], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    home = done.stdout.split("\n")[0].partition(" three pi sessions: ")[2]
+    metas = re.escape(f"{home}/.pi/agent/sessions-meta/")
+    assert re.search(rf"\n{metas}[0-9a-f-]{{36}}\.meta\.json:\n", done.stdout)
