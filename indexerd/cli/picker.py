@@ -169,7 +169,9 @@ class _Picker:
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
             name = safe(render.without_marks(row["name"], ""))
-            marks = [*["waiting"] * waits(row), *["sub-agent"] * bool(row.get("subagent"))]
+            marks = ["waiting"] if waits(row) else []
+            marks += ["sub-agent"] if row.get("subagent") else []
+            marks += ["pinned"] if row.get("pinned") else []
             name = f"({', '.join(marks)}) {name}" if marks else name
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"

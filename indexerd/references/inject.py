@@ -8,6 +8,7 @@ again, even if the meta file has changed since. The layout is that of the older 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -85,7 +86,10 @@ def answer_block(
     """Write the message for an answer that is already redacted."""
     name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
-    lines += [f"[{c['entryId']}] {c['role']}: {c['excerpt']}" for c in answer["citations"]]
+    again = " ".join(re.sub("(?m)^> ?", "", answer["answerMarkdown"]).split())
+    for one in answer["citations"]:  # the built-in model's answer is its quotes
+        excerpt = "" if one["excerpt"] in again else f": {one['excerpt']}"
+        lines.append(f"[{one['entryId']}] {one['role']}{excerpt}")
     lines += [f"Note: {note}" for note in answer["notes"]]
     body = quoted("\n".join(lines), max_bytes)
     part = f"## {name or '-'} ({row['sessionId']})\n{body}"

@@ -11,6 +11,7 @@ branch: it comes right after its parent and belongs to the work there.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,8 @@ CALLS_MAX = 1000  # of a node; no client writes so many
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
 _BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
+_OUTLINE = re.compile(r"^## Outline\s{1,9}(?:\d\. )?(.{1,300})", re.MULTILINE)  # Spec Kit's
+_OUTLINED = 4000  # characters that are searched for it
 _SPOKEN = frozenset({"user", "reply", "task", "plan", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
@@ -223,9 +226,15 @@ def _readable(entry: Entry, text: str) -> tuple[str, int]:
         typed = own_words(text).strip()
         whole = text if entry.sent is None else "\n".join(entry.sent)
         left_out = max(0, len(whole.strip()) - len(typed))
-        text = typed if left_out else text
+        text = (typed or _outline(whole)) if left_out else text
     reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
     return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply))), left_out
+
+
+def _outline(text: str) -> str:
+    """Return what a command without words of its user does, as far as its text says that."""
+    found = _OUTLINE.search(text[:_OUTLINED])
+    return f"Command: {found[1]}" if found else ""
 
 
 def _calls(entry: Entry, room: Room) -> list[Call]:

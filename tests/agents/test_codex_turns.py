@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexerd.entries import Turn
+from indexerd.entries import Kind, Turn
 from indexerd.sessions.facts import file_lists
 from tests.agents.codex_files import (
     answer,
@@ -148,3 +148,29 @@ def test_a_recorded_patch_counts_by_its_record() -> None:
             )
         )
         assert file_lists(entries(state_of(data), data)).modified == files
+
+
+def counted(tokens: int, newest: int) -> bytes:
+    total, last = ({"input_tokens": count, "output_tokens": 1} for count in (tokens, newest))
+    return event("token_count", info={"total_token_usage": total, "last_token_usage": last})
+
+
+def test_a_review_is_no_prompt_and_has_its_own_sums() -> None:
+    """S3.11: Codex writes the prompt of `/review` twice, and returns to the sums before it."""
+    asked = said("Review the changes against the base branch 'main'.")
+    inside = (asked, asked, counted(300, 300), counted(700, 400))
+    review = (event("entered_review_mode"), *inside, event("exited_review_mode"))
+    data = meta() + turn("t1", user("go"), said("go"), answer("ok"), counted(1000, 600))
+    state = state_of(data, *review, answer("two findings"), counted(1000, 600), counted(1500, 500))
+    assert state.tokens is not None
+    assert state.tokens[0] == 1000 + 700 + 500
+    kinds = [state.kind(row) for row in state.path()]
+    assert (kinds.count(Kind.USER), kinds.count(Kind.CUSTOM)) == (1, 1)
+
+
+def test_a_picture_that_the_agent_looks_at_is_no_prompt() -> None:
+    seen = item("message", role="user", content=[{"type": "input_image", "image_url": "data:"}])
+    looks = (call(name="view_image"), output("attached local image path"), seen)
+    state = state_of(meta(), turn("t1", user("go"), said("go"), *looks, answer("ok")))
+    assert state.user_messages() == 1
+    assert state_of(meta(), turn("t1", seen, answer("ok"))).user_messages() == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.agents.json_lines import INJECTED_END, own_words
-from indexerd.references.inject import GUIDE, TRUNCATED, block, section
+from indexerd.references.inject import GUIDE, TRUNCATED, answer_block, block, section
 from indexerd.references.parse import find
 
 ID = "0199c3f2-7a10-7bbb-8000-0123456789ab"
@@ -77,3 +77,14 @@ def test_inline_text_can_be_separated_from_the_prompt(summary: str, prompt: str)
     assert own_words(text) == prompt
     assert own_words(prompt) == prompt
     assert own_words("Referenced session summaries: mine") == "Referenced session summaries: mine"
+
+
+def test_a_passage_that_an_answer_quotes_stands_once() -> None:
+    """S1.38: the built-in model's answer is its quotes; their entries are named all the same."""
+    quotes = [("e1", "To a file."), ("e2", "Why?")]
+    cited = [{"entryId": name, "role": "user", "excerpt": text} for name, text in quotes]
+    answer = {"answerMarkdown": "> To a\n> file.", "confidence": "low", "citations": cited}
+    row = {"name": "Alerts", "sessionId": "s"}
+    text = answer_block(row, "where?", answer | {"notes": []}, lambda name: (name, {}), 4000).text
+    assert "[e1] user\n" in text
+    assert "[e2] user: Why?" in text

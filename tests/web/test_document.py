@@ -178,3 +178,11 @@ def test_of_a_prompt_only_what_a_person_typed_is_shown() -> None:
     assert (shown["text"], shown["leftOut"]) == ("the port", len(skill) - len("the port"))
     whole = json.loads(FORMATS["json"](exported(opened(data), wish_for("json"))))
     assert texts(whole) == [skill]
+
+
+def test_a_command_without_words_shows_what_it_does() -> None:
+    """Codex keeps the text of Spec Kit's commands, but not their names."""
+    ask = "\n## User Input\n\n```text\n\n```\n\nYou **MUST** consider it.\n\n## Outline\n\n"
+    data = session(said("a", None, "user", f"{ask}1. Run the set-up.\n2. Write the plan."))
+    (shown,) = exported(opened(data), wish_for("html"))["nodes"]
+    assert shown["text"] == "Command: Run the set-up."

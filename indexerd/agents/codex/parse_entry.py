@@ -51,7 +51,7 @@ _NOTHING = re.compile(
     r"|unsupported call|execution error|failed in sandbox|(?:exec_command|write_stdin) failed\b"
     r"|error: (?:Failed to |invalid (?:hunk|patch)))"
 )
-_PICTURE = "[Image]"  # codex's own text for a message of pictures alone
+PICTURE = "[Image]"  # codex's own text for a message of pictures alone
 _SUMMARY_START = "Another language model started to solve this problem"
 _ATTACHED, _FILES = "[Files]", "# Files mentioned by the user:"  # a message of files alone
 _REQUEST = "## My request for Codex:"
@@ -321,7 +321,7 @@ def said_in(content: list[Fields]) -> tuple[str, list[str]]:
         around, _, words = words.partition(_REQUEST)
         files = _ATTACHED if around.startswith(_FILES) and not pictured else ""
     words = words.strip() or files
-    return words or (_PICTURE if pictured and not notices else ""), notices
+    return words or (PICTURE if pictured and not notices else ""), notices
 
 
 def cwd_in(notices: list[str]) -> str:
@@ -336,7 +336,7 @@ def said_by_event(event: Fields) -> str:
     if event.get("content") is not None:
         return said_in(as_blocks(event["content"]))[0]
     words, _ = said_in(as_blocks(string(event.get("message"))))
-    return words or (_PICTURE if event.get("images") or event.get("local_images") else "")
+    return words or (PICTURE if event.get("images") or event.get("local_images") else "")
 
 
 def is_tagged(text: str) -> bool:

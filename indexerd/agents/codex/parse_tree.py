@@ -71,6 +71,7 @@ class Memory(msgspec.Struct):
     copies: int = 0  # _BY_TIME or _BY_TURN while the lines are copies
     # tokens: in a fork codex continues its parent's sums, or starts at 0
     total: Sums = (0, 0, 0)  # codex's newest sums
+    outside: Sums | None = None  # those before a review, which has its own, while that runs
     spent: Sums = (0, 0, 0)  # by this session itself
     model: str = ""
     # turns
@@ -290,13 +291,15 @@ class _Scanner:
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
 
     def _user_item(self, item: Fields) -> None:
-        memory, (text, notices) = self.memory, parse_entry.said_in(as_blocks(item.get("content")))
+        tree, memory = self.tree, self.memory
+        text, notices = parse_entry.said_in(as_blocks(item.get("content")))
         like = likeness(text)
         if text and memory.event == like:
             memory.event = None
             return
+        looked_at = text == parse_entry.PICTURE and self._is_result(tree.leaf)  # by the agent
         row = self._add(Kind.OTHER, item.get("id"))
-        if not text or (notices and memory.first is not None):
+        if not text or looked_at or (notices and memory.first is not None):
             self._in_directory(parse_entry.cwd_in(notices))
             memory.aborted |= any(notice.startswith("<turn_aborted>") for notice in notices)
             return
@@ -306,6 +309,9 @@ class _Scanner:
         if not (again or parse_entry.is_tagged(text)):
             self._asked(row, text)
 
+    def _is_result(self, row: int) -> bool:
+        return row >= 0 and self.tree.kind(row) is Kind.TOOL
+
     def _user_event(self, event: Fields, turn: str) -> None:
         """Count the item that the event of a human's message repeats, or the event itself."""
         memory, text = self.memory, parse_entry.said_by_event(event)
@@ -313,6 +319,10 @@ class _Scanner:
             return
         self._under_way(turn)
         like = likeness(text)
+        if memory.outside is not None:  # codex's own words, written twice
+            self._add(Kind.OTHER if memory.event == like else _PROGRAM, event.get("id"))
+            memory.event = like
+            return
         row, asked = memory.asked.pop(like, None), memory.asked
         memory.asked = {}
         for other in asked.values():  # a program's, before the human's own
@@ -350,11 +360,7 @@ class _Scanner:
                 if kind != "filechange" or changed(event) is not None:
                     self._add(Kind.CALL, event.get("id"))
             case "token_count":
-                info = as_dict(event.get("info"))
-                last = as_dict(info.get("last_token_usage"))
-                self._context(last.get("total_tokens"), info.get("model_context_window"))
-                if total := as_dict(info.get("total_token_usage")):
-                    self._counted(total, last)
+                self._counted(as_dict(event.get("info")))
             case "task_started" | "turn_started":
                 if not turn or turn != self.memory.turn:
                     self._begin(turn)
@@ -366,6 +372,8 @@ class _Scanner:
             case "error":  # the turn's own end may still follow
                 self.memory.failed = True
                 self._say_end(Turn.FAILED)
+            case "entered_review_mode" | "exited_review_mode":
+                self._review(enters=kind.startswith("entered"))
             case "thread_rolled_back":
                 self._roll_back(number(event.get("num_turns")))
             case "thread_name_updated":
@@ -450,8 +458,20 @@ class _Scanner:
         self._begin("")
         memory.open, memory.pending, memory.asked, memory.event = False, 0, {}, None
 
-    def _counted(self, total: Fields, last: Fields) -> None:
+    def _review(self, *, enters: bool) -> None:
+        """Begin or end a review, which counts its tokens from 0."""
+        memory = self.memory
+        if enters:
+            memory.outside, memory.total = memory.outside or memory.total, (0, 0, 0)
+        elif memory.outside is not None:
+            memory.total, memory.outside = memory.outside, None
+
+    def _counted(self, info: Fields) -> None:
         """Add the tokens since codex's last count, from its sums and those of the last call."""
+        last, total = as_dict(info.get("last_token_usage")), as_dict(info.get("total_token_usage"))
+        self._context(last.get("total_tokens"), info.get("model_context_window"))
+        if not total:
+            return
         memory, sums, newest = self.memory, _sums(total), _sums(last)
         falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
         # A sum that falls, or equals the last call's, started at 0: `exec resume`.
