@@ -166,6 +166,8 @@ def test_a_review_is_no_prompt_and_has_its_own_sums() -> None:
     assert state.tokens[0] == 1000 + 700 + 500
     kinds = [state.kind(row) for row in state.path()]
     assert (kinds.count(Kind.USER), kinds.count(Kind.CUSTOM)) == (1, 1)
+    cut_short = state_of(data, *review[:-1], user("go on"), said("go on"), counted(1000, 600))
+    assert (cut_short.user_messages(), cut_short.tokens) == (2, (1700, 2, 0, 0))
 
 
 def test_a_picture_that_the_agent_looks_at_is_no_prompt() -> None:

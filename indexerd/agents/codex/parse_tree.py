@@ -319,10 +319,12 @@ class _Scanner:
             return
         self._under_way(turn)
         like = likeness(text)
-        if memory.outside is not None:  # codex's own words, written twice
-            self._add(Kind.OTHER if memory.event == like else _PROGRAM, event.get("id"))
+        if memory.outside is not None and memory.event in (None, like):
+            # The review's prompt is codex's own, and written twice.
+            self._add(Kind.OTHER if memory.event else _PROGRAM, event.get("id"))
             memory.event = like
             return
+        self._review(enters=False)  # an interrupted one may have no end
         row, asked = memory.asked.pop(like, None), memory.asked
         memory.asked = {}
         for other in asked.values():  # a program's, before the human's own
@@ -463,6 +465,7 @@ class _Scanner:
         memory = self.memory
         if enters:
             memory.outside, memory.total = memory.outside or memory.total, (0, 0, 0)
+            memory.event = None
         elif memory.outside is not None:
             memory.total, memory.outside = memory.outside, None
 
