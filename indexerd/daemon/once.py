@@ -98,12 +98,16 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests, show: Show) -> Repo
 
 def _speed_up(pipeline: Pipeline, stack: ExitStack) -> None:
     """Have the built-in model answer in processes of its own until the stack ends."""
-    os.environ["PYTHONSAFEPATH"] = "1"  # they import nothing from the working directory
     count, fresh = pipeline.settings.index.concurrency, get_context("spawn")
+    before = os.environ.setdefault("PYTHONSAFEPATH", "")
+    os.environ["PYTHONSAFEPATH"] = "1"  # they import nothing from the working directory
     for model in pipeline.models.available():
         if isinstance(model, Extractive):
             pool = ProcessPoolExecutor(count, fresh, signal.signal, _NO_INTERRUPT)
             model.pool = stack.enter_context(pool)
+            for _ in range(count):  # starts a process each, while the variable is set
+                pool.submit(int)
+    os.environ["PYTHONSAFEPATH"] = before  # empty: not set
 
 
 async def _read_all(pipeline: Pipeline, show: Show) -> None:

@@ -321,7 +321,7 @@ class _Scanner:
         like = likeness(text)
         if memory.outside is not None and memory.event in (None, like):
             # The review's prompt is codex's own, and written twice.
-            self._add(Kind.OTHER if memory.event else _PROGRAM, event.get("id"))
+            self._add(_PROGRAM if memory.event is None else Kind.OTHER, event.get("id"))
             memory.event = like
             return
         self._review(enters=False)  # an interrupted one may have no end
