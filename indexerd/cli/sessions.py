@@ -6,7 +6,6 @@ A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -537,12 +536,13 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
 @cli.method("query_session", cli.SESSION, QUESTION, cli.LEAF)
 def ask(answer: Any) -> Iterator[str]:
     """Ask one past session a question."""
+    from indexerd.references.inject import quotes
+
     yield from render.heading(answer["name"], f"  {safe(answer['sessionId'])}")
     yield from (f"confidence: {safe(answer['confidence'])}", "")
     yield from (*render.markdown(answer["answerMarkdown"], "  "), "")
-    quoted = " ".join(re.sub("(?m)^> ?", "", answer["answerMarkdown"]).split())
     for quote in answer["citations"]:
-        if quote["excerpt"] not in quoted:  # the built-in model's answer is its quotes
+        if not quotes(answer, quote):
             yield f"[{safe(quote['entryId'])}] {safe(quote['role'])}: {safe(quote['excerpt'], 300)}"
     yield from (f"note: {safe(note)}" for note in answer["notes"])
 

@@ -65,12 +65,11 @@ def _failures(outcomes: Sequence[Row]) -> list[str]:
     told = list[str]()
     for one in outcomes:
         raw, near = clean_line(one["raw"], 100), one.get("candidates", ())[:4]
-        if one["status"] != "resolved":
-            names = (f"{clean_line(row['name'], 60)} (@@{row['sessionId']})" for row in near)
-            why = _WHY.get(one["status"], ": no such session")
-            if len(near) == 1:
-                why = f": no session has this name; did you mean {next(names)}?"
-            told.append(f"{raw}{why}{'; '.join(names)}")
+        names = [f"{clean_line(row['name'], 60)} (@@{row['sessionId']})" for row in near]
+        if len(names) == 1:
+            told.append(f"{raw}: no session has this name; did you mean {names[0]}?")
+        elif one["status"] != "resolved":
+            told.append(f"{raw}{_WHY.get(one['status'], ': no such session')}{'; '.join(names)}")
         told += [f"{raw}: {note}" for note in one["notes"]]
         failed = (asked for asked in one["questions"] if asked["status"] != "answered")
         told += [f"{raw}: {asked['message']}" for asked in failed]

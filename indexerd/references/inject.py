@@ -80,15 +80,20 @@ def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()
     return _fitted(f"{HEAD}\n{GUIDE}", parts, max_bytes, {"sessionIds": list(sections)})
 
 
+def quotes(answer: Mapping[str, Any], citation: Mapping[str, Any]) -> bool:
+    """Return whether an answer itself has a cited passage, as the built-in model's answers do."""
+    text = re.sub("(?m)^> ?", "", answer["answerMarkdown"])
+    return citation["excerpt"] in " ".join(text.split())
+
+
 def answer_block(
     row: dict[str, Any], question: str, answer: dict[str, Any], redact: Redactor, max_bytes: int
 ) -> Block:
     """Write the message for an answer that is already redacted."""
     name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
-    again = " ".join(re.sub("(?m)^> ?", "", answer["answerMarkdown"]).split())
-    for one in answer["citations"]:  # the built-in model's answer is its quotes
-        excerpt = "" if one["excerpt"] in again else f": {one['excerpt']}"
+    for one in answer["citations"]:
+        excerpt = "" if quotes(answer, one) else f": {one['excerpt']}"
         lines.append(f"[{one['entryId']}] {one['role']}{excerpt}")
     lines += [f"Note: {note}" for note in answer["notes"]]
     body = quoted("\n".join(lines), max_bytes)

@@ -203,9 +203,11 @@ def _fit(value: Any, cut: Cut) -> Any:
 
 
 def _digests(session: OpenSession, story: Story) -> list[dict[str, Any]]:
-    state, digests = session.state, []
+    state, digests = session.state, list[dict[str, Any]]()
     segments = chain_at(state, session.home, session.info.session_id)
-    rows, path = (message_rows(state), state.path()) if segments else ((), ())
+    if not segments:  # nearly always: spare the walk along the path
+        return digests
+    rows, path = message_rows(state), state.path()
     for segment in segments:
         between = rows_between(path, rows, *segment.covering)
         if places := [story.places[row] for row in between if row in story.places]:

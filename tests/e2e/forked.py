@@ -19,7 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted((ROOT / "indexerd/cli").glob("[a-z]*.py"))
-LATE = ("genai_prices", "indexerd.models.http", "indexerd.web.session_page", "re2")  # often needed
+# Modules that most processes load late: here once for all.
+LATE = ("genai_prices", "indexerd.models.http", "indexerd.web.session_page", "re2")
 LATE += ("rapidfuzz.fuzz", "snowballstemmer", "stopwordsiso")
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
@@ -84,9 +85,9 @@ def _run(
             os.dup2(descriptor, number)
             os.close(descriptor)
     if streams[0] is not None:  # a terminal, which is written line by line
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - until exit
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - until exit
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - until exit
     sys.argv[:] = [str(ROOT / "indexerd/__main__.py"), *argv]
     sys.orig_argv[:] = [sys.executable, "-m", "indexerd", *argv]
     runpy.run_module("indexerd", run_name="__main__")

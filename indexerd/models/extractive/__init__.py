@@ -25,7 +25,7 @@ class Extractive:
     key = LOCAL + "extractive"
     remote = False
 
-    pool: Executor | None = None  # processes of its own, for many sessions
+    pool: Executor | None = None  # where it runs; None: a thread of this process
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Answer in a thread; DeadlineError after `timeout` seconds."""
