@@ -64,9 +64,10 @@ class ClaudeSession:
 
     def fork(self) -> ClaudeSession:
         other = ClaudeSession(Path(), self.cwd, self.path.parent)
-        now = iso()
-        while iso() == now:  # a fork must start in a later millisecond
-            pass
+        for _ in range(2):  # answered in its first millisecond, a session counts as one ms younger
+            now = iso()
+            while iso() == now:
+                pass
         started = {"type": "queue-operation", "operation": "enqueue", "timestamp": iso()}
         append(other.path, started | {"sessionId": other.id})
         for text in self.path.read_text().splitlines():
