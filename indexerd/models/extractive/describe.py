@@ -193,7 +193,8 @@ class _Session:
         """Add the subjects of most messages to a name."""
         known = topics(f"{name} claude codex")
         more = [word for word in self._asked if not topics(word) & known][:_SUBJECTS]
-        return f"{name} + {', '.join(more)}" if more else name
+        named = f"{name} + {', '.join(more)}"
+        return named if more and len(named) <= _NAMED_MAX else name
 
     def _names(self) -> Iterator[_Name]:
         """Yield texts for a name, of which `headline` makes one."""

@@ -80,6 +80,15 @@ def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
     assert len(found.tags) == len(set(found.tags))
 
 
+def test_a_long_request_and_long_subjects_make_a_name_that_is_not_too_long() -> None:
+    """S0.19: the subjects of many turns are added to a name only where they fit."""
+    subjects = [f"{word}{'x' * 30}" for word in ("alpha", "bravo", "gamma", "delta")]
+    asked = [f"Look at {word} again." for word in subjects for _ in range(8)]
+    first = "Report the returns, ratios, profits and losses of all vaults of the exchange."
+    name = describe(Facts(tuple(("user", text) for text in (first, *asked)))).name
+    assert name.startswith("Report the returns")
+
+
 def test_threads_do_not_disturb_each_other() -> None:
     """Two sessions are indexed at once, although the shared stemmer keeps a word's state."""
     texts = [" ".join(f"{word}{n}ations" for n in range(2000)) for word in "abcd"]
