@@ -146,16 +146,6 @@ class Lazy(click.Group):
         )
         return made
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as bad:
-            from difflib import get_close_matches
-
-            near = " or ".join(get_close_matches(args[0], COMMANDS, n=3))
-            more = f" Did you mean {near}?" if near else ""
-            raise click.UsageError(bad.message + more, ctx) from None
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, words in CAPABILITIES.items():
             commands = filter(None, (self.get_command(ctx, name) for name in words.split()[1:]))
@@ -165,6 +155,7 @@ class Lazy(click.Group):
 
 @click.command(
     cls=Lazy,
+    commands=dict.fromkeys(COMMANDS),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -113,7 +113,7 @@ def test_completion_knows_the_commands(home: Home) -> None:
     asked["COMP_WORDS"] = "indexerd show depl"
     assert home.ix(env=asked, cwd=home.other).stdout == "plain,deploy\n"  # of two sessions
     assert all(twin.id in home.ix("show", "deploy").stderr for twin in home.twins)
-    assert "Did you mean list?" in home.ix("lst").stderr
+    assert "Did you mean 'list'?" in home.ix("lst").stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
