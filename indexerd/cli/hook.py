@@ -138,11 +138,11 @@ def _reply(agent: str, data: bytes) -> str:
         context = resumed.get("text") or ""
     output: dict[str, Any] = {}
     if context:
-        output["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": _text(context)}
+        output["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": context}
         if agent == "claude":
             output["suppressOutput"] = True
     if problems:
-        output["systemMessage"] = _text("\n".join(problems))
+        output["systemMessage"] = "\n".join(problems)
     return dumps(output) + "\n" if output else ""
 
 
@@ -156,8 +156,3 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
     seconds = backend.question_seconds(text, _SECONDS)
     answer = call_once(socket_path(os.environ), "expand", params, seconds)
     return _block(answer), _failures(answer)[:_LINES_MAX]
-
-
-def _text(text: str) -> str:
-    """Replace lone surrogates, which some JSON parsers refuse."""
-    return text.encode("utf-8", "replace").decode("utf-8")

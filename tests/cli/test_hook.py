@@ -167,12 +167,6 @@ def test_without_a_daemon_nothing_is_printed(tmp_path: Path) -> None:
         assert run(path, start("resume")) == ""
 
 
-def test_lone_surrogates_do_not_reach_the_agent(fake: Acting) -> None:
-    fake.answers["expand"] = {"references": [], "messages": [{"content": "half \ud83d"}]}
-    said = run(fake.server_address, prompt("@@cache \udc00"))
-    assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"
-
-
 OURS = {
     "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.backend", "indexerd.cli.hook",
     "indexerd.client", "indexerd.errors",
