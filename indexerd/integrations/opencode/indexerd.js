@@ -17,10 +17,9 @@
 // which this file cannot import. So in all versions the tools come from the MCP server.
 
 import { randomBytes, randomUUID } from "node:crypto"
-import { accessSync, constants } from "node:fs"
 import { createConnection } from "node:net"
 import { homedir } from "node:os"
-import { delimiter, join, resolve } from "node:path"
+import { join, resolve } from "node:path"
 
 /** The command of indexerd; `integrate` replaces the name by an array. @type {string[]} */
 // @ts-ignore: the name is defined only by that replacement
@@ -326,30 +325,13 @@ function append(parts, message, added) {
 }
 
 /**
- * Whether a shell would find a program.
- * @param {string} program
- */
-function startable(program) {
-  const places = program.includes("/") ? [""] : (process.env.PATH ?? "").split(delimiter)
-  return places.some((place) => {
-    try {
-      accessSync(join(place, program), constants.X_OK)
-      return true
-    } catch {
-      return false
-    }
-  })
-}
-
-/**
  * The plugin, which must be the only export of this file.
  * @param {{client: any, directory: string}} input
  */
 export const Indexerd = async ({ client, directory }) => ({
   config: quietly(async (/** @type {any} */ config) => {
-    if (!COMMAND.length || !startable(COMMAND[0]) || config.mcp?.[SERVER] !== undefined) return
     const server = { type: "local", command: [...COMMAND, "mcp"] }
-    config.mcp = { ...config.mcp, [SERVER]: server }
+    config.mcp = { [SERVER]: server, ...config.mcp }
   }),
 
   "chat.message": quietly(async (/** @type {unknown} */ _, /** @type {Prompted} */ prompted) => {
