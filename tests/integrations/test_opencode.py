@@ -163,11 +163,9 @@ def test_without_a_usable_socket_nothing_happens(env: dict[str, str], tmp_path: 
 def test_only_a_question_is_waited_for(env: dict[str, str], socket: Path) -> None:
     """S0.65: a question's answer is waited for, that of a mere reference is not."""
     late = slow(2.6, ANSWERS["expand"])  # longer than a plain answer may take
-    for typed, put in (("@@widget: which colour?", 2), ("@@widget, which colour?", 0)):
+    for typed, put in (("@@widget: which colour?", 2), ("What? As in @@widget.", 0)):
         texts, toasts = added(env, socket, late, typed=typed)
         assert (len(texts), bool(toasts)) == (put, put > 0)
-    for typed in ("@@a:" * 12_000, "@@a?:" * 10_000):
-        assert len(added(env, socket, ANSWERS["expand"], typed=typed)[0]) == 2
 
 
 @pytest.mark.parametrize(

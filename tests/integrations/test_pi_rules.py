@@ -55,20 +55,6 @@ def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
     assert line == " ".join(line.split())
 
 
-@pytest.mark.parametrize(
-    ("prompt", "wanted"),
-    [
-        ("@@name: do so", False),
-        ("@@a:" * 300_000, False),
-        ("@@a:" * 200_000 + "?", True),
-        ("@name: why?", False),
-    ],
-)
-def test_only_questions_are_waited_for(pure: Any, prompt: str, wanted: bool) -> None:
-    """S0.65: only a prompt with a question may wait as long as a model takes."""
-    assert pure("words", "asks", prompt) is wanted
-
-
 def test_no_question_is_cut_short(pure: Any) -> None:
     """S0.65: what the daemon treats as a question is also waited for as one."""
     names = ("a", "b-c~2", '"a b"', "\u201ea b\u201c", "\u00aba b\u00bb", "\u201ca b\u201d")

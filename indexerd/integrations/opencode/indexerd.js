@@ -251,15 +251,11 @@ function additions(messages) {
 }
 
 /**
- * Whether a prompt may ask a session a question; the daemon's rule is narrower. Linear.
+ * Whether a prompt with `@@` may ask a session a question; the daemon's rule is narrower.
  * @param {string} text
  */
 function asks(text) {
-  return text.split("\n").some((line) => {
-    const asked = line.slice(Math.max(line.indexOf("@@"), 0))
-    const colon = asked.startsWith("@@") ? asked.search(/[:\uff1a]/) : -1
-    return colon > 0 && /[?\uff1f\u061f\u2047-\u2049]/.test(asked.slice(colon))
-  })
+  return /[?\uff1f\u061f\u2047-\u2049]/.test(text.slice(text.indexOf("@@")))
 }
 
 /**

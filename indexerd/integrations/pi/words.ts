@@ -53,15 +53,9 @@ export function refers(words: string): boolean {
   return /(?:^|[^\w@/\\])@@["“„«\p{L}\p{N}_]/u.test(words);
 }
 
-// A reference and its colon; every part is bounded, as a prompt may have tens of thousands.
-const NAMED = /@@(?:"[^"\n]{1,200}"|[“„«][^“”„«»\n]{1,200}[”“»]|[^\s:：@"“„«]{1,220})(?:~\d{1,3})?[:：]/;
-
-/** Whether words may ask a session a question, which takes longer. The daemon's rule is narrower. */
+/** Whether words with `@@` may ask a question, which takes longer. The daemon's rule is narrower. */
 export function asks(words: string): boolean {
-  return words.split("\n").some((line) => {
-    const last = Math.max(...["?", "？", "؟", "⁇", "⁈", "⁉"].map((mark) => line.lastIndexOf(mark)));
-    return last > 0 && NAMED.test(line.slice(0, last));
-  });
+  return /[?？؟⁇⁈⁉]/.test(words.slice(words.indexOf("@@")));
 }
 
 /** The words as a request can contain them, without half characters; undefined if they are too long. */
