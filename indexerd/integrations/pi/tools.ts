@@ -3,8 +3,8 @@
  *
  * In: arguments that pi has checked against the schemas, and the daemon's results or errors. Out:
  * text for the model. Schemas are plain JSON Schema, which every version of pi accepts. A failure is
- * an exception whose message is JSON: {code, message, details}, with the codes of the original
- * `query_session` tool.
+ * an exception whose message is JSON: {code, message, details}. The daemon gives the codes of the
+ * original `query_session` tool.
  */
 
 import { DaemonError, isObject, type Json } from "./daemon.ts";
@@ -14,22 +14,6 @@ const ANSWER_MAX = 60_000; // characters
 const CITATIONS_MAX = 8;
 const NOTES_MAX = 20;
 const EXCERPT_MAX = 280;
-
-/** Codes for the daemon's kinds of errors; a code in the error itself takes precedence. */
-const CODES: Record<string, string> = {
-  usage: "INVALID_ARGS",
-  call_limit_exceeded: "CALL_LIMIT_EXCEEDED",
-  not_found: "SESSION_NOT_FOUND",
-  ambiguous_reference: "SESSION_AMBIGUOUS",
-  session_unreadable: "SESSION_PARSE_FAILED",
-  session_empty: "SESSION_EMPTY",
-  model_unavailable: "QUERY_MODEL_UNAVAILABLE",
-  budget_exhausted: "QUERY_MODEL_UNAVAILABLE",
-  model_output_invalid: "QUERY_INVALID_OUTPUT",
-  provider_unavailable: "QUERY_TRANSPORT_FAILED",
-  timeout: "QUERY_TRANSPORT_FAILED",
-  daemon_down: "QUERY_TRANSPORT_FAILED",
-};
 
 export const QUERY_SESSION = {
   name: "query_session",
@@ -115,7 +99,8 @@ export function usageOf(answer: Json): Json | undefined {
 export function failure(problem: unknown): Error {
   const known = problem instanceof DaemonError ? problem : new DaemonError("something went wrong", "internal");
   const { upstream, ...rest } = known.data;
-  const code = text(upstream) || CODES[known.kind] || "UNKNOWN_QUERY_SESSION_ERROR";
+  const unanswered = known.kind === "daemon_down" || known.kind === "timeout";
+  const code = text(upstream) || (unanswered ? "QUERY_TRANSPORT_FAILED" : "UNKNOWN_QUERY_SESSION_ERROR");
   return new Error(JSON.stringify({ code, message: known.message, details: { kind: known.kind, ...rest } }));
 }
 
