@@ -1,11 +1,10 @@
 """`stats`: what one session, or all of them, used.
 
-Tables have bars on a terminal. On a narrow one, columns are left out before the bar gets too short.
+Tables have bars on a terminal; a narrow one has room for tokens only.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,9 +23,9 @@ from indexerd.times import since as moment
 Row = dict[str, Any]
 
 DAYS, NAMES = 14, 8  # rows of each group without --by
-BAR_MIN, BAR_MAX, NAME_MAX = 6, 40, 36  # columns
+BAR_MAX, NAME_MAX = 40, 26  # columns
+ALL_FIT = 70  # columns of a terminal, below which a table has tokens only
 _GROUPS = {"day": "days", "agent": "agents", "model": "models", "project": "projects"}
-_DROPPED = ("sessions", "prompts", "cost")  # columns, in this order, for want of room
 UNTIL = cli.option(
     "--until",
     "Only days until then, included: yesterday, 2026-10-31.",
@@ -129,6 +128,8 @@ def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:
         "tokens": [compact(_tokens(row)) for row in rows],
         "cost": [cost(*_costs(row)) or "-" for row in rows],
     }
+    if render.columns() < ALL_FIT:
+        cells = {name: cells[name] for name in (by, "tokens")}
     return _bars(cells, [_tokens(row) for row in rows])
 
 
@@ -139,6 +140,8 @@ def _named(name: str | None) -> str:
         name = render.exact(shown_path(name))
         home = str(Path.home())
         name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
+        while render.on_terminal() and len(name) > NAME_MAX and "/" in name[2:]:
+            name = f"…/{name[2:].partition('/')[2]}"  # a path's end says more
     return safe(name or "unknown")
 
 
@@ -152,36 +155,12 @@ def _tokens(sums: Row) -> int:
 
 def _bars(cells: dict[str, list[str]], values: Sequence[int]) -> Iterator[str]:
     """Lay out columns, names first; on a terminal with a bar for each value."""
-    if not render.on_terminal():
-        yield from map("\t".join, zip(*cells.values(), strict=True))
-        return
-    from wcwidth import width
+    if render.on_terminal():
+        from wcwidth import width
 
-    columns = shutil.get_terminal_size().columns
-    widths = {name: max(map(width, (name, *texts))) for name, texts in cells.items()}
-    first = next(iter(cells))
-    widths[first] = min(widths[first], NAME_MAX, max(10, columns // 3))
-
-    def room() -> int:
-        return min(BAR_MAX, columns - sum(widths[name] + 2 for name in cells))
-
-    for name in _DROPPED:
-        if room() < BAR_MIN and name in cells and len(cells) > 2:  # noqa: PLR2004 - name and value
-            del cells[name]
-    most = max(values, default=0)
-
-    def line(texts: Sequence[str]) -> str:
-        text, *numbers = texts
-        while width(text) > widths[first] and "/" in text[2:]:  # a path's end says more
-            text = f"…/{text[2:].partition('/')[2]}"
-        if len(text) > widths[first] and text.isascii():  # names of models differ at their ends
-            text = f"{text[: widths[first] // 2]}…{text[-((widths[first] - 1) // 2) :]}"
-        numbers = [
-            number.rjust(widths[name]) for number, name in zip(numbers, [*cells][1:], strict=True)
-        ]
-        return "  ".join([render.fitted(text, widths[first]), *numbers])
-
-    yield render.dim(line([*cells]))
-    for texts, value in zip(zip(*cells.values(), strict=True), values, strict=True):
-        bar = "█" * round(room() * value / most) if most else ""
-        yield f"{line(texts)}  {bar or '▏' * (value > 0)}".rstrip()
+        for name in [*cells][1:]:
+            cells[name] = [text.rjust(max(map(len, (name, *cells[name])))) for text in cells[name]]
+        used = sum(max(map(width, (name, *texts))) + 2 for name, texts in cells.items())
+        room, most = min(BAR_MAX, render.columns() - used), max(values, default=0) or 1
+        cells[""] = ["█" * round(room * value / most) or "▏" * (value > 0) for value in values]
+    return render.table([*cells], zip(*cells.values(), strict=True))
