@@ -144,6 +144,8 @@ def test_failures_are_shown_with_their_reason(pi: Pi, socket: Path) -> None:
         for failures in (long, [None, 5, {}], "odd"):
             daemon.answers["expand"] = {"failures": failures}
             pi.prompt("@@a")
+        pi.prompt("@@a" + "x" * 1_100_000)
+    assert pi.notices.pop() == "this text is too long for indexerd"
     first, many = (notice.splitlines() for notice in pi.notices)
     assert first == FAILED_TOLD
     assert len(many) == 8

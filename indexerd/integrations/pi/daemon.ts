@@ -76,7 +76,8 @@ export interface Asking {
 export function ask(path: string, method: string, params: Json, { seconds, signal }: Asking): Promise<Json> {
   return new Promise((resolve, reject) => {
     const line = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`;
-    if (Buffer.byteLength(line) > REQUEST_MAX) return reject(new DaemonError("the request is too long", "usage"));
+    const fits = Buffer.byteLength(line) <= REQUEST_MAX;
+    if (!fits) return reject(new DaemonError("this text is too long for indexerd", "usage"));
     if (signal?.aborted) return reject(new DaemonError("the request was cancelled", "aborted"));
     const lines = new Lines(ANSWER_MAX);
     const socket = connect(path);

@@ -27,7 +27,7 @@ import { failures, type Message, outcome, Queue, references, resumed } from "./p
 import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, settingsOf, Status, tell } from "./status.ts";
 import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
 import { type Wait, waiting } from "./waiting.ts";
-import { asks, fitting, mentions, own, refers, Typed } from "./words.ts";
+import { asks, mentions, own, refers, Typed } from "./words.ts";
 
 // Seconds.
 const GREETING = 0.5;
@@ -43,7 +43,6 @@ const MESSAGES = 8; // separate messages of a prompt; more are joined
 const RUNS = ["index.started", "index.retry", "index.succeeded", "index.failed"];
 const ASKING = "⏳ asking...";
 const QUEUED = "@@… is expanded only in a prompt of its own, not in one that is queued while the agent works";
-const TOO_LONG = "this prompt is too long: its @@ references were not expanded";
 
 type Context = ExtensionContext;
 
@@ -173,20 +172,16 @@ class Extension {
   private async expand(words: string, ctx: Context): Promise<Message[]> {
     const status = this.here?.status;
     const sessionId = known(ctx);
-    const text = fitting(words);
-    if (text === undefined) {
-      warn(ctx, [TOO_LONG]);
-      return [];
-    }
-    const params = { text, cwd: ctx.cwd, ...(sessionId && { sessionId }) };
-    const wait = asks(text) ? waiting(ctx, this.here?.over.signal) : undefined;
+    const params = { text: words, cwd: ctx.cwd, ...(sessionId && { sessionId }) };
+    const wait = asks(words) ? waiting(ctx, this.here?.over.signal) : undefined;
     try {
       const answer = await this.expanded(params, wait, status);
       const said = outcome(answer);
       if (said) status?.final(said);
       warn(ctx, failures(answer));
       return references(answer);
-    } catch {
+    } catch (problem) {
+      if (problem instanceof DaemonError && problem.kind === "usage") warn(ctx, [problem.message]); // too long
       return []; // the prompt continues without them
     } finally {
       wait?.end();

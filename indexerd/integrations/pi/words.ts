@@ -2,14 +2,13 @@
  * The user's own words in a prompt: only these can refer to sessions, ask questions and cost money.
  *
  * In: the typed text, and the prompt that pi made of it. Out: the prompt without the contents of
- * files, as much of it as fits into a request. Linear in the prompt's length.
+ * files. Linear in the prompt's length.
  *
  * Pitfalls: pi joins attached files, `<file name="…">`, and the words after them into one
  * text without escaping. A file may contain `</file>`, so everything up to the last one counts as
  * files: words between two files are ignored, and a file's words never count as the user's.
  */
 
-const TEXT_MAX = 1_000_000; // bytes as JSON; a request of 1 MiB also contains a directory
 const TYPED_MAX = 8; // typed texts that are kept
 
 /** Typed texts, until pi makes prompts of them: words of skills and templates are not the user's. */
@@ -56,10 +55,4 @@ export function refers(words: string): boolean {
 /** Whether words with `@@` may ask a question, which takes longer. The daemon's rule is narrower. */
 export function asks(words: string): boolean {
   return /[?？؟⁇⁈⁉]/.test(words.slice(words.indexOf("@@")));
-}
-
-/** The words as a request can contain them, without half characters; undefined if they are too long. */
-export function fitting(words: string): string | undefined {
-  const whole = words.replace(/\p{Cs}/gu, "\ufffd");
-  return Buffer.byteLength(JSON.stringify(whole)) <= TEXT_MAX ? whole : undefined;
 }
