@@ -36,7 +36,6 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
 
 _BYTES_MAX = 9000  # of context
 _SECONDS = 2.0
-_LINES_MAX = 5  # for the user
 
 
 def attempt(argv: list[str]) -> int | None:
@@ -88,17 +87,13 @@ def expand(app: App, word: str, params: dict[str, Any], *, inline: bool) -> int:
     if inline:
         block = block + b"\n\n---\n\n" + prompt if block else prompt
     sys.stdout.buffer.write(block + b"\n" if block and not (inline and word == "-") else block)
-    for line in _failures(answer):
-        aside(f"indexerd: {line}")
+    for line in answer.get("failures", ()):
+        aside(f"indexerd: {safe(line)}")
     return 0
 
 
 def _block(answer: dict[str, Any]) -> str:
     return "\n\n".join(message["content"] for message in answer.get("messages") or ())
-
-
-def _failures(answer: dict[str, Any]) -> list[str]:
-    return [safe(line) for line in answer.get("failures", ())]
 
 
 def lines(answer: dict[str, Any]) -> list[str]:
@@ -155,4 +150,4 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
             params[ours] = event[theirs]
     seconds = backend.question_seconds(text, _SECONDS)
     answer = call_once(socket_path(os.environ), "expand", params, seconds)
-    return _block(answer), _failures(answer)[:_LINES_MAX]
+    return _block(answer), answer.get("failures", [])

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.home import INDEXERD, Home
 from tests.e2e.forked import ran
 from tests.e2e.world import ROOT, until
-from tests.fakes.daemon import FAILED, FAILED_TOLD, Acting, Raw, acting
+from tests.fakes.daemon import FAILED, Acting, Raw, acting
 
 ANSWERS: dict[str, Any] = {
     "hello": {"settings": {}},
@@ -52,15 +52,14 @@ def start(source: str) -> dict[str, Any]:
 
 
 def test_a_prompt_with_references(fake: Acting) -> None:
-    """S0.53, S1.38: all messages are added in order; the user sees at most five failures."""
+    """S0.53, S1.38: all messages are added in order; the user sees the failures."""
     said = json.loads(run(fake.server_address, prompt("as in @@cache @@zebra @@deploy")))
     assert said["hookSpecificOutput"] == {
         "hookEventName": "UserPromptSubmit",
         "additionalContext": "about “Cache”\n\nthe answer",
     }
     assert said["suppressOutput"] is True
-    shown = [line.replace(" [31m", "") for line in FAILED_TOLD]  # as a terminal would
-    assert said["systemMessage"].split("\n") == shown[:5]
+    assert said["systemMessage"].split("\n") == FAILED
     assert fake.methods == ["expand"]
     (params,) = fake.params("expand")
     assert params["maxBytes"] < 10_000  # the agent would put a longer text into a file

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HELLO = {"version": "0", "protocol": 1, "capabilities": []}
-# Failures in an answer of `expand`, and the lines that the user then sees.
-FAILED: list[Any] = [f"@@nope\x1b[31m{n}:\nno such session" for n in range(6)]
-FAILED_TOLD = [f"@@nope [31m{n}: no such session" for n in range(6)]
+FAILED = [f"@@nope{n}: no such session" for n in range(6)]  # in an answer of `expand`
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an exception of this program

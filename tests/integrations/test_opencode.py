@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexerd.client import socket_path
-from tests.fakes.daemon import FAILED, FAILED_TOLD, Acting, HangUp, Raw, Refusal, acting, slow
+from tests.fakes.daemon import FAILED, Acting, HangUp, Raw, Refusal, acting, slow
 from tests.integrations.opencode_host import (
     ANSWERED,
     ANSWERS,
@@ -190,7 +190,7 @@ def test_failures_are_shown_with_their_reason(env: dict[str, str], socket: Path)
     """S0.51, S0.64: each failed reference or question has a line, shown long enough to read."""
     expanded = {"messages": MESSAGES, "failures": FAILED, "statusText": ["✅ resolved"]}
     _, (toast,) = added(env, socket, expanded)
-    assert toast["message"].splitlines() == ["✅ resolved", *FAILED_TOLD]
+    assert toast["message"].splitlines() == ["✅ resolved", *FAILED]
     assert (toast["variant"], toast["duration"]) == ("warning", 8000)
 
 

@@ -35,7 +35,6 @@ const ADDED_MAX = 300_000 // characters added to a prompt
 const PARTS_MAX = 8
 const SESSIONS_MAX = 4000 // sessions that are remembered
 const NEWEST = 50 // messages of a session that are searched for a context
-const LINES_MAX = 6 // of a toast
 const READING_MS = 8000 // minimum duration of a toast with failures
 
 const PROCESS = `opencode-${randomUUID()}`
@@ -259,16 +258,6 @@ function asks(text) {
 }
 
 /**
- * @param {unknown} text
- * @param {number} most characters
- */
-function line(text, most) {
-  const plain = String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\s]+/gu, " ").trim()
-  const whole = [...plain.slice(0, most * 2 + 1)]
-  return whole.length <= most ? plain : `${whole.slice(0, most - 1).join("")}…`
-}
-
-/**
  * Show the outcome of references, without waiting.
  * @param {any} client
  * @param {unknown} texts
@@ -276,10 +265,10 @@ function line(text, most) {
  * @param {unknown} duration milliseconds
  */
 function tell(client, texts, failures, duration) {
-  const list = (/** @type {unknown} */ all) => Array.isArray(all) ? all.filter((one) => one && typeof one === "string") : []
-  const said = list(texts), failed = list(failures).slice(0, LINES_MAX).map((one) => line(one, 300))
-  if (!said.length && !failed.length) return
-  const message = [...(said.length ? [said.join(" · ").slice(0, 300)] : []), ...failed].join("\n")
+  const list = (/** @type {unknown} */ all) => (Array.isArray(all) ? all.map(String) : [])
+  const failed = list(failures)
+  const message = [list(texts).join(" · "), ...failed].filter(Boolean).join("\n")
+  if (!message) return
   const variant = failed.length || message.includes("⚠") ? "warning" : "success"
   const wanted = Math.max(Number(duration) || 0, failed.length ? READING_MS : 0)
   const ms = wanted > 0 ? { duration: wanted } : {}

@@ -23,7 +23,7 @@ import { randomUUID } from "node:crypto";
 import { homedir } from "node:os";
 import { withSessions } from "./completion.ts";
 import { ask, DaemonError, isObject, type Json, Listening, socketPath } from "./daemon.ts";
-import { failures, type Message, outcome, Queue, references, resumed } from "./prompts.ts";
+import { lines, type Message, Queue, references, resumed } from "./prompts.ts";
 import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, settingsOf, Status, tell } from "./status.ts";
 import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
 import { type Wait, waiting } from "./waiting.ts";
@@ -176,9 +176,9 @@ class Extension {
     const wait = asks(words) ? waiting(ctx, this.here?.over.signal) : undefined;
     try {
       const answer = await this.expanded(params, wait, status);
-      const said = outcome(answer);
+      const said = lines(answer.statusText).join(" · ");
       if (said) status?.final(said);
-      warn(ctx, failures(answer));
+      warn(ctx, lines(answer.failures));
       return references(answer);
     } catch (problem) {
       if (problem instanceof DaemonError && problem.kind === "usage") warn(ctx, [problem.message]); // too long
@@ -215,7 +215,7 @@ class Extension {
 
   private async note(params: Json, ctx: Context, signal?: AbortSignal): Promise<unknown> {
     const answer = await this.own("set_relevant_context", "session", params, NOTING, ctx, signal);
-    const warnings = Array.isArray(answer.warnings) ? answer.warnings.map(String) : [];
+    const warnings = lines(answer.warnings);
     const { contextChanged, setName } = answer;
     return result([String(answer.text), ...warnings].join("\n"), { contextChanged, setName, warnings });
   }

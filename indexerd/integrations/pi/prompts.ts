@@ -7,13 +7,10 @@
  */
 
 import { isObject, type Json } from "./daemon.ts";
-import { oneLine } from "./status.ts";
 
 export const REFERENCE = "session-reference";
 export const RESUME = "session-resume-context";
 const CONTENT_MAX = 2_000_000; // characters of one message
-const LINES_MAX = 8; // failures
-const LINE_MAX = 300; // characters
 
 export interface Message {
   customType: string;
@@ -38,16 +35,9 @@ function message(customType: string, content: unknown, details: unknown): Messag
   return [{ customType, content, display: false, details: isObject(details) ? details : {} }];
 }
 
-/** The outcome of the references as one line, or "" if there are none. */
-export function outcome(answer: Json): string {
-  const said = Array.isArray(answer.statusText) ? answer.statusText : [answer.statusText];
-  return oneLine(said.filter((one) => typeof one === "string").join(" · "));
-}
-
-/** Which references failed, and why: short lines, whatever the answer has. */
-export function failures(answer: Json): string[] {
-  const told = Array.isArray(answer.failures) ? answer.failures.slice(0, LINES_MAX) : [];
-  return told.filter((one) => typeof one === "string").map((one) => oneLine(one, LINE_MAX));
+/** The daemon's lines for people, in a field of an answer. */
+export function lines(value: unknown): string[] {
+  return Array.isArray(value) ? value.map(String) : [];
 }
 
 /** Messages that pi has not got yet. */
