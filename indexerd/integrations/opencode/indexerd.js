@@ -12,11 +12,12 @@
 // Never: an exception, output on stdout or stderr, a change to what the user typed, a connection
 // for a prompt that needs none, or a wait of more than a few seconds, unless a question is asked.
 //
-// Pitfalls: opencode orders a message's parts by their ids, not by when they were added;
-// older versions call everything that a plugin's file exports; and there, plugins' tools need zod,
-// which this file cannot import. So in all versions the tools come from the MCP server.
+// Pitfalls: opencode orders a message's parts by their ids, not by when they were added, so our
+// ids begin with the last of the others; older versions call everything that a plugin's file
+// exports; and there, plugins' tools need zod, which this file cannot import. So in all versions
+// the tools come from the MCP server.
 
-import { randomBytes, randomUUID } from "node:crypto"
+import { randomUUID } from "node:crypto"
 import { createConnection } from "node:net"
 import { homedir } from "node:os"
 import { join, resolve } from "node:path"
@@ -32,13 +33,12 @@ const LOCAL_MS = 1000 // for opencode's own answers
 const REQUEST_MAX = 1_000_000 // bytes; the socket accepts a line of 1 MiB
 const ANSWER_MAX = 4_000_000 // characters
 const ADDED_MAX = 300_000 // characters added to a prompt
-const PARTS_MAX = 8
+const PARTS_MAX = 8 // added to a prompt: one digit of their ids
 const SESSIONS_MAX = 4000 // sessions that are remembered
 const NEWEST = 50 // messages of a session that are searched for a context
 const READING_MS = 8000 // minimum duration of a toast with failures
 
 const PROCESS = `opencode-${randomUUID()}`
-const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 /** Tools about the session that calls them. */
 const OF_SESSION = [`${SERVER}_set_relevant_context`, `${SERVER}_get_relevant_context`]
 /** Tools whose questions are limited in each turn. */
@@ -276,35 +276,18 @@ function tell(client, texts, failures, duration) {
 }
 
 /**
- * Make ids that come after all of these in opencode's order of parts.
- * @param {Part[]} parts
- * @param {number} count
- * @returns {string[]} empty without parts
- */
-function idsAfter(parts, count) {
-  const last = parts.map((part) => part.id).sort().at(-1)
-  if (typeof last !== "string" || !last) return []
-  const time = Number.parseInt(/^prt_([0-9a-f]{12})/.exec(last)?.[1] ?? "", 16)
-  return Array.from({ length: count }, (_, nth) => {
-    const later = (time + nth + 1).toString(16).padStart(12, "0")
-    const foreign = Number.isNaN(time) || later.length > 12
-    if (foreign) return `${last}${String(nth + 1).padStart(2, "0")}`
-    return `prt_${later}${[...randomBytes(14)].map((byte) => BASE62[byte % 62]).join("")}`
-  })
-}
-
-/**
  * Add texts to a prompt; opencode stores them with it, and shows them only to the model.
  * @param {Part[]} parts the prompt's own list, which opencode keeps
  * @param {Message} message
  * @param {Addition[]} added
  */
 function append(parts, message, added) {
+  const last = parts.map((part) => part.id).sort().at(-1)
+  if (!last) return
   let room = ADDED_MAX
   const kept = added.filter((one) => (room -= one.text.length) >= 0).slice(0, PARTS_MAX)
-  idsAfter(parts, kept.length).forEach((id, nth) => {
-    const owner = { id, sessionID: message.sessionID, messageID: message.id }
-    const { text, metadata } = kept[nth]
+  kept.forEach(({ text, metadata }, nth) => {
+    const owner = { id: `${last}${nth}`, sessionID: message.sessionID, messageID: message.id }
     parts.push({ ...owner, type: "text", text, synthetic: true, metadata: { indexerd: metadata } })
   })
 }
