@@ -22,9 +22,9 @@ import type {
 import { randomUUID } from "node:crypto";
 import { homedir } from "node:os";
 import { withSessions } from "./completion.ts";
-import { ask, DaemonError, isObject, type Json, Listening, socketPath } from "./daemon.ts";
+import { ask, DaemonError, type Json, Listening, socketPath } from "./daemon.ts";
 import { lines, type Message, Queue, references, resumed } from "./prompts.ts";
-import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, settingsOf, Status, tell } from "./status.ts";
+import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, Status, tell } from "./status.ts";
 import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
 import { type Wait, waiting } from "./waiting.ts";
 import { asks, mentions, own, refers, Typed } from "./words.ts";
@@ -34,7 +34,6 @@ const GREETING = 0.5;
 const TYPING = 1;
 const PLAIN = 2;
 const QUESTION = 5; // in addition to the model's own time
-const MODEL = 30; // the model's own time, unless the daemon says another
 const RUN = 900;
 const NOTING = 5; // the daemon waits a little for a session that it does not know yet
 const APPEARING = 3; // until the daemon knows a new session's file
@@ -65,7 +64,6 @@ class Extension {
   private readonly typed = new Typed();
   private readonly commands = new Set<string>();
   private settings: Settings = DEFAULTS;
-  private model = MODEL;
   private turn = randomUUID(); // limits the model's questions in each turn
   private here: Here | undefined;
 
@@ -95,7 +93,7 @@ class Extension {
   /** Make a request that may take long, if the daemon answers `hello` in time. */
   private async patiently(method: string, params: Json, signal?: AbortSignal): Promise<Json> {
     this.greet(await this.call("hello", {}, PLAIN, signal));
-    return this.call(method, params, this.model + QUESTION, signal);
+    return this.call(method, params, this.settings.queryTimeoutSeconds + QUESTION, signal);
   }
 
   // -- the session's own life ---------------------------------------------------------------
@@ -125,9 +123,7 @@ class Extension {
   }
 
   private greet(hello: Json): void {
-    this.settings = settingsOf(hello);
-    const seconds = isObject(hello.settings) ? hello.settings.queryTimeoutSeconds : undefined;
-    if (typeof seconds === "number" && seconds > 0 && seconds <= 600) this.model = seconds;
+    this.settings = { ...DEFAULTS, ...(hello.settings as Partial<Settings>) };
   }
 
   /** Show the daemon's own runs on this session. */

@@ -6,36 +6,25 @@
  * characters. Never throws: after a session was replaced, pi rejects calls to its old interface.
  */
 
-import { isObject, type Json } from "./daemon.ts";
+import type { Json } from "./daemon.ts";
 
 const SHOWN_MAX = 200; // characters
 const PENDING_MAX = 600_000; // milliseconds after which "indexing" is removed
 
+/** The daemon's, in its answer to `hello`. */
 export interface Settings {
   commandName: string;
   statusKey: string;
   notificationAutoClearMs: number;
+  queryTimeoutSeconds: number;
 }
 
 export const DEFAULTS: Settings = {
   commandName: "index-session",
   statusKey: "index-session",
   notificationAutoClearMs: 3000,
+  queryTimeoutSeconds: 30,
 };
-
-/** The settings in the answer to `hello`, with defaults for missing or invalid ones. */
-export function settingsOf(hello: Json): Settings {
-  const said = isObject(hello.settings) ? hello.settings : {};
-  const word = (value: unknown, other: string): string =>
-    typeof value === "string" && /^[\w.:-]{1,64}$/.test(value) ? value : other;
-  const clear = said.notificationAutoClearMs;
-  const sound = typeof clear === "number" && clear >= 0 && clear <= 3_600_000;
-  return {
-    commandName: word(said.commandName, DEFAULTS.commandName),
-    statusKey: word(said.statusKey, DEFAULTS.statusKey),
-    notificationAutoClearMs: sound ? clear : DEFAULTS.notificationAutoClearMs,
-  };
-}
 
 /** One line of printable text. */
 export function oneLine(text: string, most = SHOWN_MAX): string {
