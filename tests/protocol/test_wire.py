@@ -94,15 +94,6 @@ def test_escaped_lone_surrogates_become_replacement_characters() -> None:
     assert found == wire.Request("\ufffd", "m", {"\ufffd": ["a\ufffd\U0001f600"]})
 
 
-def test_of_doubled_keys_the_last_counts_on_both_ways_of_reading() -> None:
-    fast = rb'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}'
-    slow = rb'{"jsonrpc":"2.0","id":1,"method":"a","method":"b","params":{"x":"\ud800"}}'
-    for line in (fast, slow):
-        found = wire.parse(line)
-        assert isinstance(found, wire.Request)
-        assert found.method == "b"
-
-
 def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
     return [root, *(one for below in root.__subclasses__() for one in tree(below))]
 
