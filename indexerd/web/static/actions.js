@@ -13,11 +13,11 @@
   async function ask(url, options) { // the answer, or an error with a hint
     const fail = (message, more) => { throw Object.assign(new Error(message), more); };
     const answer = await fetch(url, { headers: { Accept: "application/json" }, ...options })
-      .catch(() => fail("the web view does not answer", { hint: "is `indexerd web` still running?", status: 0 }));
+      .catch(() => fail("the web view does not answer", { hint: "is `indexerd web` still running?" }));
     const { status } = answer, found = await answer.json().catch(() => null); // null: not our JSON
     if (answer.ok && found) return found;
     const { message = `the web view answered with status ${status}`, hint, code } = found?.error || {};
-    return fail(message, { hint, code, status });
+    return fail(message, { hint, code });
   }
 
   const get = (what) => ask(address(what), { cache: "no-store" });

@@ -29,7 +29,6 @@
 
   let under = null; // the current request
   let searching = 0; // the timer of the next search
-  let barred = false; // the view refuses this browser
 
   function load(typed) {
     const older = under, mine = under = new XMLHttpRequest();
@@ -42,22 +41,14 @@
       under = null;
       $("results").removeAttribute("aria-busy");
       const whole = mine.response?.getElementById("results");
-      if (mine.status === 403) bar(true);
-      else if (whole && barred) bar(false);
+      const refused = mine.status === 403;
+      if (refused && (typed || $("out").hidden)) say($("out").textContent);
+      else if (typed && !whole) say("The web view did not answer.");
+      $("out").hidden = !refused;
       if (whole) swap(mine.response, typed);
-      else if (typed && !barred) say("The web view did not answer.");
     };
     if (typed) $("results").setAttribute("aria-busy", "true");
     mine.send();
-  }
-
-  function bar(now) {
-    barred = now;
-    $("out").hidden = !now;
-    barStream(now);
-    if (!now) return;
-    show("off");
-    say($("out").textContent);
   }
 
   function swap(page, typed) {
@@ -149,14 +140,14 @@
 
   function soon() {
     wanted = true;
-    if (timer || document.hidden || barred) return;
+    if (timer || document.hidden) return;
     const gap = box.value.trim() ? SEARCH_GAP : GAP;
     timer = setTimeout(look, Math.max(0, looked + gap - performance.now()));
   }
 
   function look() {
     timer = 0;
-    if (!wanted || document.hidden || barred) return;
+    if (!wanted || document.hidden) return;
     if (under || !calm()) {
       timer = setTimeout(look, CALM / 3);
       return;
@@ -237,12 +228,12 @@
 
   $("help").hidden = false;
   $("help").addEventListener("click", () => keys.showModal());
-  const barStream = indexerd.stream({
+  indexerd.stream({
     heard,
     broken(refused) { // loading the page says whether this browser is refused
       show("off");
       if (refused) soon();
     },
-    seen: () => (barred ? load(false) : soon()),
+    seen: soon,
   });
 })();

@@ -9,23 +9,21 @@
   const { story, session, talk, tree, panel } = indexerd;
   const { id, get, trouble } = indexerd.actions;
   const PAUSE = 1000; // ms between two requests
-  const LONGEST = 60_000; // ms between two tries
   // ms after which an open turn counts as abandoned, and nobody waits any more
   const STALE = { active: 30 * 60_000, waiting: 3 * 86_400_000 };
   const down = el("p", "notice");
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const question = button("plain", "waiting for you", () => session.go(-1, story.doc.leaf));
   const end = el("div", "end");
-  let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0;
-  let up = true, toldUp = false, indexing = false, locked = false, bar = null;
+  let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE;
+  let up = true, toldUp = false, indexing = false;
 
   // -- what is new ----------------------------------------------------------------------------
 
   function refresh() {
     dirty = true;
-    if (busy || timer || locked || document.hidden) return;
-    const pause = Math.min(LONGEST, PAUSE * 2 ** failures);
-    timer = setTimeout(run, Math.max(0, last + pause - performance.now()));
+    if (busy || timer || document.hidden) return;
+    timer = setTimeout(run, Math.max(0, last + PAUSE - performance.now()));
   }
 
   async function run() {
@@ -37,25 +35,14 @@
     try {
       const { version } = story.doc;
       const after = version ? `?after=${encodeURIComponent(version)}` : "";
-      const change = await get(`document${after}`);
-      failures = 0;
-      take(change);
+      take(await get(`document${after}`));
       complain(trouble(story.doc.problem || {}));
     } catch (error) {
-      failures++;
-      if (error.status === 403) lock();
-      else complain(trouble(error));
-      if (error.status === 0 || error.status >= 500) dirty = true; // it may come back
+      complain(trouble(error)); // until the next event, or the stream's next attempt
     } finally {
       busy = false;
     }
     if (dirty) refresh();
-  }
-
-  function lock() { // until the user returns to the page, perhaps after opening a new link
-    locked = true;
-    bar(true);
-    complain("Access has expired: run `indexerd web` for a new link");
   }
 
   function steady(work) { // keep the reader's position, even if a digest regroups the path
@@ -154,14 +141,10 @@
   indexerd.live = { refresh };
   tell();
   setInterval(state, 60_000); // a turn becomes stale without an event
-  bar = indexerd.stream({
+  indexerd.stream({
     heard,
     broken: (refused, tries) => { if (refused || tries > 1) refresh(); }, // the view itself may be gone
-    seen() {
-      locked = false;
-      bar(false);
-      refresh();
-    },
+    seen: refresh,
   });
   if (story.doc.problem) refresh();
 })((window.indexerd ||= {}));

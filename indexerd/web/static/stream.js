@@ -1,12 +1,11 @@
 // The daemon's events, while the page is visible: a browser makes at most six connections to a server,
 // and each stream needs one. A stream begins with the event `daemon`; a page must fetch what happened
 // before. `broken(refused)` is called when the stream breaks; a browser does not reconnect after a
-// refusal. `barred`: the view was restarted and refuses this browser; no requests are made until the
-// user returns to the page.
+// refusal, as by a view that was restarted, so that is done here, at most once a minute.
 ((indexerd) => {
   "use strict";
   indexerd.stream = ({ heard, broken, seen }) => {
-    let source = null, tries = 0, barred = false;
+    let source = null, tries = 0;
 
     function close() {
       source?.close();
@@ -14,7 +13,7 @@
     }
 
     function open() {
-      if (source || barred || document.hidden) return;
+      if (source || document.hidden) return;
       const mine = source = new EventSource("/events");
       mine.onopen = () => { tries = 0; };
       mine.onmessage = ({ data }) => heard(JSON.parse(data));
@@ -37,10 +36,5 @@
     addEventListener("pagehide", close);
     addEventListener("pageshow", open);
     open();
-    return (now) => { // stop the stream, or start it again
-      barred = now;
-      if (now) close();
-      else open();
-    };
   };
 })((window.indexerd ||= {}));
