@@ -36,10 +36,11 @@ from indexerd.web.usage import usage_page
 
 AT_ONCE = 2  # sessions read at the same time
 SHOWN = 5000  # entries of a session: three times as many would take 50 MB
-TEXTS_MAX, TEXT_MAX = 50, 400_000  # texts rendered by one request, characters of all together
+TEXT_MAX = 400_000  # characters rendered by one request
 TEND_SECONDS = 10.0  # after an answer, until its memory is given back
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 _MEDIA_TYPES |= {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_RENDERERS = {"texts": to_html, "prompts": typed_to_html}
 # Changes that a page may make, and the daemon's methods for them.
 _CHANGES = {"rename": "update", "label": "label", "index": "index"}
 
@@ -91,20 +92,12 @@ async def _static(request: Request) -> Response:
 
 
 async def _rendered(request: Request) -> Response:
-    """Render texts of messages and prompts, which the page has, as HTML."""
+    """Render a text of a message or a prompt, which the page has, as HTML."""
     body = await _body(request)
-    texts, prompts = _texts(body.get("texts")), _texts(body.get("prompts"))
-    every = [*texts, *prompts]
-    if len(every) > TEXTS_MAX or sum(map(len, every)) > TEXT_MAX:
-        raise UsageError("these are too many texts")
-    html = {"texts": map(to_html, texts), "prompts": map(typed_to_html, prompts)}
-    return answer(await asyncio.to_thread(lambda: {kind: [*some] for kind, some in html.items()}))
-
-
-def _texts(given: Any) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-        raise UsageError("texts and prompts must be lists of texts")
-    return given
+    text, render = body.get("text"), _RENDERERS.get(str(body.get("kind")))
+    if render is None or not isinstance(text, str) or len(text) > TEXT_MAX:
+        raise UsageError("this cannot be rendered")
+    return answer({"html": await asyncio.to_thread(render, text)})
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -108,21 +108,18 @@ def test_changes_are_accepted_only_from_its_own_pages(home: Served, session: Pla
 def test_rendering_is_bounded_and_for_its_own_pages(home: Served, session: Placed) -> None:
     """Texts come back as HTML; images are found by entry, and are nothing but images."""
     own = {"Origin": home.running.origin, "Content-Type": "application/json"}
-    body = json.dumps({"texts": ["**a** <b>"], "prompts": ["**a**"]})
+    body = json.dumps({"kind": "texts", "text": "**a** <b>"})
 
     def rendered(**more: Any) -> httpx2.Response:
         return ask(home, "POST", "/rendered", **{"headers": own, "content": body, **more})
 
-    typed = '<p class="typed">**a**</p>\n'
-    assert rendered().json() == {
-        "texts": ["<p><strong>a</strong> &lt;b&gt;</p>\n"],
-        "prompts": [typed],
-    }
+    assert rendered().json() == {"html": "<p><strong>a</strong> &lt;b&gt;</p>\n"}
+    prompt = rendered(content=json.dumps({"kind": "prompts", "text": "**a**"}))
+    assert prompt.json() == {"html": '<p class="typed">**a**</p>\n'}
     assert rendered(known=False).status_code == 403
     assert rendered(headers=own | {"Origin": "http://evil.example"}).status_code == 403
-    for texts in ([1], "a", None, ["a"] * 51, ["a" * 500_000]):
-        for wrong in ({"texts": texts, "prompts": []}, {"texts": [], "prompts": texts}):
-            assert rendered(content=json.dumps(wrong)).status_code == 400, wrong
+    for kind, text in (("texts", 1), ("prompts", None), ("texts", "a" * 500_000), ("x", "a")):
+        assert rendered(content=json.dumps({"kind": kind, "text": text})).status_code == 400
     assert rendered(content="[]").status_code == 400
     for path in ("0/0", "9999/0", "0/9999"):
         assert ask(home, "GET", f"/s/{session.id}/image/{path}").status_code == 404

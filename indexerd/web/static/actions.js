@@ -117,7 +117,7 @@
     if (place >= 0) label(place, one.closest("header"), () => one.isConnected && one.focus());
   });
 
-  indexerd.render = (texts) => send("/rendered", texts);
+  indexerd.render = async (kind, text) => (await send("/rendered", { kind, text })).html;
   indexerd.label = label;
   indexerd.labelButton = () => button("label-it change", "label");
   indexerd.actions = { id, get, post, trouble, address };

@@ -5,15 +5,11 @@
 ((indexerd) => {
   "use strict";
   const { el, button, solid, pieces, copy, say } = indexerd.helpers;
-  const BATCH = 40; // texts of one request
-  const MOST = 300_000; // characters of one request
   const policy = globalThis.trustedTypes?.createPolicy("indexerd", { createHTML: (html) => html }) ||
     { createHTML: (html) => html };
   // By kind of text: Markdown, and prompts, which are shown as they were typed.
   const known = { texts: new Map(), prompts: new Map() }; // text -> HTML
-  const waiting = { texts: new Map(), prompts: new Map() }; // text -> boxes
   const kindOf = (node) => (node.kind === "user" ? "prompts" : "texts");
-  let asking = false;
 
   const pre = (text) => el("pre", solid(text), ...pieces(text));
 
@@ -49,32 +45,16 @@
     for (const { isIntersecting, target } of seen) {
       if (!isIntersecting) continue;
       near.unobserve(target);
-      const { text, kind } = target;
-      if (known[kind].has(text)) fill(target, known[kind].get(text));
-      else waiting[kind].set(text, [...(waiting[kind].get(text) || []), target]);
+      render(target);
     }
-    ask();
   }, { rootMargin: "1200px" });
 
-  async function ask() { // for the texts that wait, one request at a time
-    const queued = Object.entries(waiting).flatMap(([kind, texts]) => [...texts].map((one) => [kind, ...one]));
-    if (asking || !queued.length || !indexerd.render) return;
-    asking = true;
-    const asked = { texts: [], prompts: [] }, held = [];
-    let size = 0;
-    for (const [kind, text, boxes] of queued.slice(0, BATCH)) {
-      if (held.length && size + text.length > MOST) break;
-      size += text.length;
-      held.push([kind, asked[kind].push(text) - 1, text, boxes]);
-      waiting[kind].delete(text);
-    }
-    const html = await indexerd.render(asked).catch(() => null); // null: the texts stay as they are
-    for (const [kind, at, text, boxes] of html ? held : []) {
-      known[kind].set(text, html[kind][at]);
-      for (const box of boxes) fill(box, html[kind][at]);
-    }
-    asking = false;
-    ask();
+  async function render(box) { // without an answer, the text stays as it is
+    const { text, kind } = box;
+    const html = known[kind].get(text) ?? await indexerd.render?.(kind, text).catch(() => null);
+    if (!html) return;
+    known[kind].set(text, html);
+    fill(box, html);
   }
 
   function prose(text, kind = "texts") {
