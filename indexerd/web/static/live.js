@@ -56,10 +56,10 @@
   function take(change) {
     if (!change.nodes) return; // nothing changed
     const before = session.names();
-    const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.follows();
+    const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length;
     story.take(change);
     steady(() => {
-      session.renew(before, follow, seen);
+      session.renew(before, follow);
       tell();
     });
     const grew = story.nodes.length > length && follow;

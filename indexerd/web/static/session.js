@@ -92,8 +92,8 @@
   }
 
   // After the session changed: show the entries with these `names` again, or `follow` the session's
-  // leaf. The tree scrolls to the new leaf if the old one was `seen` at its end.
-  function renew(names, follow, seen) {
+  // leaf.
+  function renew(names, follow) {
     const place = (name) => (name === null ? -1 : story.places.get(name) ?? -1);
     let leaf = follow ? story.doc.leaf : place(names.leaf);
     if (leaf < 0) leaf = story.doc.leaf;
@@ -107,7 +107,7 @@
     look();
     const meant = target >= 0 ? target : leaf;
     if (meant >= 0 && follow && indexerd.rows.reveal(meant)) tree.draw();
-    tree.mark(new Set(story.pathTo(leaf)), meant, follow && seen);
+    tree.show(new Set(story.pathTo(leaf)), meant, false);
     $("reset").hidden = leaf === story.doc.leaf || story.doc.leaf < 0;
     aim(false);
   }

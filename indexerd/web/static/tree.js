@@ -51,11 +51,6 @@
     row.box.tabIndex = row.at === current ? 0 : -1;
   }
 
-  function atEnd() { // and the reader is elsewhere
-    const left = box.scrollHeight - box.clientHeight - box.scrollTop;
-    return left < 2 && !box.matches(":hover, :focus-within");
-  }
-
   // -- the whole ------------------------------------------------------------------------------
 
   const mode = () => $("filter").value;
@@ -119,16 +114,9 @@
     if (!box.matches(":hover, :focus-within")) rows[at].box.scrollIntoView({ block: "nearest" });
   }
 
-  function put(on, aim, follow) {
+  function show(on, aim, scroll) {
     shown = { on, aim };
     choose();
-    if (!follow || chosen < 0) return;
-    if (chosen < rows.length - 1) rows[chosen].box.scrollIntoView({ block: "nearest" });
-    else box.scrollTop = box.scrollHeight;
-  }
-
-  function show(on, aim, scroll) {
-    put(on, aim);
     if (chosen < 0 || !scroll) return;
     if (!box.contains(document.activeElement)) carry(chosen);
     rows[chosen].box.scrollIntoView({ block: "nearest" });
@@ -198,19 +186,12 @@
 
   indexerd.tree = {
     show, focus, draw, read,
-    mark: put,
     refocus: () => focus(current),
     search: () => {
       draw();
       if (sought().length) box.scrollTop = 0;
       else rows[chosen]?.box.scrollIntoView({ block: "nearest" });
       $("heard").textContent = $("count").textContent;
-    },
-    follows: () => { // whether the tree follows the shown entry, as its row is visible at the end
-      const one = rows[chosen]?.box;
-      if (!one || !atEnd()) return false;
-      const { top, bottom } = one.getBoundingClientRect(), all = box.getBoundingClientRect();
-      return bottom > all.top && top < all.bottom;
     },
   };
 })((window.indexerd ||= {}));
