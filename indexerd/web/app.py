@@ -143,7 +143,6 @@ class Sessions:
             document["problem"] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
         document["live"] = {
             "daemon": self._daemon.up,
-            "behind": stored["session"].get("newUserMessages") or 0,
             "indexing": stored.get("indexing"),
         }
         return document

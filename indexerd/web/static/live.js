@@ -74,7 +74,7 @@
     if (live && !toldUp) up = live.daemon; // an event is newer than a slow document
     indexing = Boolean(live && live.indexing && live.indexing.state === "indexing");
     state();
-    panel.tell();
+    panel.queue();
     complain(trouble(problem || {}));
   }
 

@@ -1,6 +1,6 @@
 // The live page's panel "Sent to the model": the exact text that a model would get now, and where it would
 // be sent. Fetched when the panel is first opened, and after each run while it is open.
-// Also: how far the summary is behind, indexing, exports, the family.
+// Also: indexing, exports, the family.
 ((indexerd) => {
   "use strict";
   const { $, el, button, coded, digits, count, when, dollars, say, sync } = indexerd.helpers;
@@ -10,7 +10,6 @@
   const KIN_PAUSE = 3000; // ms between two requests for the family
   const held = el("div", "held");
   const problem = el("p", "bad");
-  const behind = el("p", "notice");
   const queued = el("p", "notice");
   const again = button("change", "Index now", index);
   const asking = el("p", "", again);
@@ -59,7 +58,9 @@
     const usage = meta.usage || {};
     const parts = [meta.model, when(meta.updatedAt), tokens(usage) && `${tokens(usage)} tokens`,
       dollars(usage.costUsd)].filter(Boolean);
-    return el("p", "", "Summary by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".");
+    const late = story.doc.session.newUserMessages || 0;
+    return el("p", "", "Summary by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".",
+      late ? ` It lacks your last ${count(late, "message")}.` : "");
   }
 
   async function fetchSent() { // repeated if a request was already running: its answer may be old
@@ -86,9 +87,8 @@
 
   panel.addEventListener("toggle", () => { if (panel.open && !fetched) fetchSent(); });
 
-  async function index(event) {
-    const one = event.currentTarget;
-    one.disabled = true;
+  async function index() {
+    again.disabled = true;
     problem.textContent = "";
     try {
       const known = runAt();
@@ -101,7 +101,7 @@
       problem.replaceChildren(...coded(trouble(error)));
       say(trouble(error));
     } finally {
-      one.disabled = false;
+      again.disabled = false;
     }
   }
 
@@ -109,7 +109,7 @@
 
   const runAt = () => story.doc.live?.indexing?.at ?? "";
 
-  function queue() { // show that it is queued until the run begins or fails
+  function queue() { // show that it is queued until the run begins or fails; after each change
     if (before !== runAt()) before = null;
     const open = story.doc.session.state === "active";
     queued.textContent = before === null ? ""
@@ -118,18 +118,7 @@
     queued.classList.toggle("unseen", !queued.textContent);
   }
 
-  // -- behind, exports, family ----------------------------------------------------------------
-
-  function tell() { // after each change of the document
-    const { live, session, meta } = story.doc;
-    const late = (live && live.behind) || 0;
-    behind.hidden = !late || !session.sessionId;
-    if (!behind.hidden) {
-      const words = meta ? `The summary lacks your last ${count(late, "message")}.` : "No model has described this session yet.";
-      if (behind.firstChild.data !== `${words} `) behind.firstChild.data = `${words} `;
-    }
-    queue();
-  }
+  // -- exports, family ------------------------------------------------------------------------
 
   const relatives = new Set([id]);
   let asked = 0, kinTimer = 0, kinAt = -KIN_PAUSE;
@@ -152,8 +141,6 @@
   }
 
   problem.setAttribute("role", "alert");
-  behind.append(" ", button("change", "Index now", index));
-  behind.hidden = true;
   queued.id = "queued";
   queued.classList.add("unseen");
   queued.setAttribute("role", "status");
@@ -167,9 +154,8 @@
     exports.append(link, " ");
   }
   $("notes").after(queued);
-  $("facts").before(behind);
   $("details").append(panel, family, exports);
   kin();
 
-  indexerd.panel = { tell, kin: kinSoon, related: (one) => relatives.has(one), ran: () => panel.open && fetchSent() };
+  indexerd.panel = { queue, kin: kinSoon, related: (one) => relatives.has(one), ran: () => panel.open && fetchSent() };
 })((window.indexerd ||= {}));
