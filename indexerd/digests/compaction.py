@@ -210,8 +210,8 @@ def fit_branch(
     return messages[::-1], compact_pi.files_of(seen, summaries)
 
 
-def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
-    """Return the places of results to prune by opencode's rules, newest first, and their tokens.
+def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
+    """Replace old results by a note, by opencode's rules.
 
     All results before the newest 40,000 tokens of results are pruned if that saves more than
     20,000, except those of the last two turns, of failed calls and of the tool `skill`. Pitfalls:
@@ -220,7 +220,7 @@ def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
     before every prompt.
     """
     names = {call.id: call.name for message in messages for call in message.calls if call.id}
-    places, total, saved = list[int](), 0, 0
+    replaced, total, saved = list(messages), 0, 0
     turns, follows = 0, ""
     for place, message in reversed(list(enumerate(messages))):
         by_machine = message.entry.kind is Kind.OTHER and follows == "user"
@@ -236,19 +236,10 @@ def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
             tokens = (units(result.text) + 2) // 4  # as opencode rounds
             total += tokens
             if total > PRUNE_PROTECT:
-                places.append(place)
+                gone = message.result and msgspec.structs.replace(message.result, cleared=True)
+                replaced[place] = replace(message, texts=(CLEARED,), images=0, result=gone)
                 saved += tokens
-    return (places, saved) if saved > PRUNE_MINIMUM else ([], 0)
-
-
-def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-    """Replace each pruned result by a note."""
-    replaced = list(messages)
-    for at in prune(messages)[0]:
-        message = replaced[at]
-        result = message.result and msgspec.structs.replace(message.result, cleared=True)
-        replaced[at] = replace(message, texts=(CLEARED,), images=0, result=result)
-    return replaced
+    return replaced if saved > PRUNE_MINIMUM else list(messages)
 
 
 def users_of(messages: Iterable[ContextMessage]) -> list[ContextMessage]:
