@@ -45,7 +45,7 @@ bench-write: $(VENV)/.dev  ## the same, and write the table to docs/PERFORMANCE.
 bench-fleet: $(VENV)/.dev  ## figures of a fleet, for docs/FLEET.md
 	PYTHONPATH=bench $(BIN)/python -m bench.fleet
 
-peers:  ## install the programs that the cold index is compared with, in their own environment
+peers:  ## install the program that the cold index is compared with, in its own environment
 	test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet -r bench/peers.txt
 
