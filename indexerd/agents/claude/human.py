@@ -77,10 +77,7 @@ _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
-# A plan's heading; after a fence or a comment, `#` may begin a line of code.
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"\s*---\n.*?\n---\n", re.DOTALL)
-_CODE = re.compile("```|~~~|<!--")
 _REMINDERS_MAX = 100  # removed from a prompt's end
 # Tags that an editor or the client itself puts before a prompt.
 _LEADING = re.compile(r"\s*<(system-reminder|ide_\w{1,40})>.*?</\1>", re.DOTALL)
@@ -190,11 +187,7 @@ def carries_out_plan(entry: Entry) -> bool:
 
 
 def heading_of(plan: str) -> str:
-    if front := _FRONT_MATTER.match(plan):
-        plan = plan[front.end() :]
-    heading = match[1].rstrip() if (match := _HEADING.search(_CODE.split(plan, 1)[0])) else ""
-    bare = heading.rstrip("#")  # closing marks do not belong to a heading
-    heading = bare.rstrip() if bare.endswith((" ", "\t")) else heading
+    heading = match[1].rstrip() if (match := _HEADING.search(plan)) else ""
     return heading.removeprefix("Plan: ").removesuffix(" — Implementation Plan")
 
 
