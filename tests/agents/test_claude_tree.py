@@ -209,18 +209,6 @@ def test_a_compaction_that_names_bookkeeping_written_before_its_answer() -> None
     assert answers(data, state) == ["A1", "A2", "A3"]
 
 
-def test_shell_commands_below_one_caveat_take_nothing_back() -> None:
-    """1.0 names the caveat of the first command in each later one."""
-    data = TALK + user("m1", "a2", "Caveat: The messages below were generated", isMeta=True)
-    last = "m1"
-    for number in range(2):
-        data += user(f"i{number}", "m1", "<bash-input>ls</bash-input>")
-        data += user(f"o{number}", f"i{number}", "<bash-stdout>a</bash-stdout>")
-        last = f"p{number}"
-        data += user(last, f"o{number}", f"more {number}") + answer(f"r{number}", last, "Yes")
-    assert prompts(data, state_of(data)) == ["one", "two", "more 0", "more 1"]
-
-
 def test_a_new_context_continues_the_path() -> None:
     """Old versions write no boundary; a plan may be carried out in a new context."""
     data = TALK + summary("c1", None) + user("u3", "c1", "three") + answer("a3", "u3", "A3")

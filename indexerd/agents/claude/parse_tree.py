@@ -18,7 +18,6 @@ Only a human makes a real branch. So:
 
 - an answer, a result, a notice or a queued prompt that names a row on the path goes to the path's
   end; one that names a row off the path continues that other branch;
-- a shell command that names the caveat of an earlier one goes to the path's end;
 - a typed prompt goes below the row it names, unless that row is in the current turn: then it goes
   to the path's end;
 - an unknown parent stands for the row that was the leaf when it was first named, and a line of
@@ -358,8 +357,6 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
     above = tree.index.get(memory.again.get(named, named))
     if above is None:
         above = memory.lost.setdefault(named, leaf)
-    if what.kind is Kind.BASH and _had_command(tree, above) and _reaches(tree, leaf, above):
-        return leaf
     if what.kind not in _TALK or what.code == Kind.COMPACTION or leaf < 0:
         return above
     place = _anchor(tree, memory, above)
@@ -373,12 +370,6 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
         if not _reaches(tree, leaf, place):
             return above
     return leaf
-
-
-def _had_command(tree: Tree, caveat: int) -> bool:
-    """Return whether a caveat, which 1.0 repeats for each shell command, has one already."""
-    first = caveat + 1
-    return first < len(tree) and tree.kind(first) is Kind.BASH and tree.parent(first) == caveat
 
 
 def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
