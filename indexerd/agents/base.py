@@ -20,7 +20,6 @@ from msgspec import field
 
 from indexerd.entries import KIND_MASK, Base, Entry, Header, Kind, Turn, code
 
-READ_MAX = 16 * 1024 * 1024  # bytes of a line without its newline: longer ones have no text
 ROOT = -1  # the parent of a root
 NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
 PATH_MAX = 8192  # characters of a path that are kept
@@ -50,18 +49,11 @@ class LineClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line too long to keep in memory: its place in the file, and its two ends."""
+    """A line too long to be read: its place in the file, and its two ends."""
 
     offset: int
-    length: int  # bytes, newline included
     head: bytes
     tail: bytes
-
-    @property
-    def readable(self) -> int:
-        """Bytes of the line without its newline; 0 if it is too long to be read."""
-        length = self.length - 1
-        return length if length <= READ_MAX else 0
 
 
 class ContextUse(msgspec.Struct, array_like=True, frozen=True):

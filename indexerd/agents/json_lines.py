@@ -84,8 +84,8 @@ def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int
 
 
 def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
-    """Add a line too long to keep in memory, by its two ends, so that no entry is missing."""
-    tree.oversized += not ends.readable
+    """Add a line too long to be read, by its two ends, so that no entry is missing."""
+    tree.oversized += 1
     known = as_dict(_truncated_json(ends.head))
     for key in _BEHIND if known else ():
         pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
@@ -96,8 +96,7 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
     adapter.scan(tree, text, ends.offset)
     for row in reversed(range(len(tree))):  # mostly the last; its id may repeat an earlier one
         if tree.offsets[row] + tree.lengths[row] == ends.offset + len(text):
-            end = ends.offset + ends.length - 1
-            tree.lengths[row] = end - tree.offsets[row] if ends.readable else 0
+            tree.lengths[row] = 0
             break
 
 

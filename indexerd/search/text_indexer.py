@@ -271,7 +271,7 @@ def _sum_up(
     """Read rows one by one, since they may be large, and add up their activity."""
     read = ADAPTERS[info.agent].read
     for row, says, does in rows:
-        if line := lines.row(row):  # else it is too long or not JSON
+        if line := lines.row(row):  # else it is too long
             entry = read(line, state.id(row))
             if state.codes[row] == PROMPTED:  # an agent's own message type may be the user's
                 entry = msgspec.structs.replace(entry, kind=state.kind(row))

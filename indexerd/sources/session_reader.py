@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from indexerd.agents import ADAPTERS
-from indexerd.agents.json_lines import parse_object
 from indexerd.entries import MESSAGE, Entry, Kind
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.privacy.sanitize import clean_line
@@ -27,7 +26,7 @@ from indexerd.sessions.state import ID_LEAST, SessionState
 from indexerd.sessions.tree_answers import Session
 from indexerd.sources.roots import SessionRoot
 from indexerd.sources.source import source_of
-from indexerd.sources.tail import LINE_MAX, Lines
+from indexerd.sources.tail import Lines
 
 AT_ONCE = 4  # sessions read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
@@ -51,7 +50,7 @@ class SessionLines(ExitStack):
         self._open: dict[str, Lines] = {}
 
     def row(self, row: int) -> bytes:
-        """Read the line of a row; empty if it is too long to be read or not JSON."""
+        """Read the line of a row; empty if it is too long to be read."""
         state = self._state
         file, length = state.file_of(row), state.lengths[row]
         if not length:
@@ -68,11 +67,6 @@ class SessionLines(ExitStack):
             return b""
         if len(line) < length and file != state.file:
             return b""
-        if length > LINE_MAX:  # the scan read only its two ends
-            try:
-                parse_object(line[line.rfind(b"\n") + 1 :])  # a row may be two lines
-            except ValueError:
-                return b""
         return line
 
 
@@ -111,7 +105,7 @@ def _read(session: OpenSession, lines: SessionLines, keep: Keep | None, row: int
         except ValueError:
             message = "the session file changed while it was read"
             raise SessionUnreadableError(message) from None
-    else:  # too long to be read, not JSON, or gone
+    else:  # too long to be read, or gone
         shown = "message" if state.codes[row] & MESSAGE else ""
         entry = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
     if entry.kind not in (kind, Kind.OTHER):

@@ -32,7 +32,7 @@ from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 
 CHUNK = 1 << 18  # bytes of one read
-LINE_MAX = 8 * 1024 * 1024  # bytes, without the newline
+LINE_MAX = 16 * 1024 * 1024  # bytes, without the newline: longer ones have no text
 END_KEPT = 64 * 1024
 HEAD_BYTES, LAST_BYTES = 4096, 1024  # that are fingerprinted
 Lines = Callable[[int, int], bytes]  # reads a line by offset and length; other bytes if it is gone
@@ -85,7 +85,7 @@ class LineBuffer:
     def _finish(self) -> Block | Oversize:
         line: Block | Oversize = Block(b"".join(self._parts), self._offset)
         if self._head is not None:
-            line = Oversize(self._offset, self._pending, self._head, self._tail)
+            line = Oversize(self._offset, self._head, self._tail)
         self._offset += self._pending
         self._parts, self._pending, self._head, self._tail = [], 0, None, b""
         return line

@@ -32,7 +32,7 @@ def target(agent: str, data: bytes) -> None:
     for line in whole.split(b"\n")[:20]:
         found = ADAPTERS[agent].base(line)
         assert found is None or found.end >= 0
-        ends = Oversize(0, len(line) + 1, line[:ENDS], line[-ENDS:])
+        ends = Oversize(0, line[:ENDS], line[-ENDS:])
         for held in (state, SessionState(FILE)):
             scan_oversize(ADAPTERS[agent], held, ends)
     msgspec.msgpack.encode(state, enc_hook=bytes)  # no lone surrogates

@@ -20,8 +20,6 @@ class Lines:
         start = self._state.offsets[row]
         return self._data[start : start + self._state.lengths[row]]
 
-    brief = row  # no line in these tests is too long to keep
-
 
 def opened(
     data: bytes,

@@ -262,7 +262,7 @@ def test_a_cycle_of_parents_is_reported(running: World) -> None:
 
 
 def test_a_prompt_with_a_huge_image(running: World) -> None:
-    """The text of a line over 8 MiB is shown, found and copied to a branch."""
+    """The text of a line below 16 MiB is shown, found and copied to a branch."""
     session = running.session()
     picture = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
     words = {"type": "text", "text": "Which quokka is this?"}
