@@ -64,10 +64,9 @@ class ClaudeSession:
 
     def fork(self) -> ClaudeSession:
         other = ClaudeSession(Path(), self.cwd, self.path.parent)
-        for _ in range(2):  # answered in its first millisecond, a session counts as one ms younger
-            now = iso()
-            while iso() == now:
-                pass
+        now = iso()
+        while iso() == now:  # what was copied is older
+            pass
         started = {"type": "queue-operation", "operation": "enqueue", "timestamp": iso()}
         append(other.path, started | {"sessionId": other.id})
         for text in self.path.read_text().splitlines():

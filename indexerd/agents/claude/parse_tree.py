@@ -7,10 +7,9 @@ Before 2.0 a sub-agent's lines were mixed with its parent's: these are rows, but
 Pitfalls: `--fork-session`, `/branch`, a hand-off to the background and 1.0's `--resume` copy the
 whole history into a new file, with its ids and times. `born_ms` is larger for the copy: lines
 without an id have the file's own time; lines that name another session, in `requestSessionId` or
-`sessionId`, were copied, and so were an answer and all lines of its time if that is the first
-line's; a background session is as old as its first line. After `/clear` some releases write a
-session's hooks under another id, between its answers. The client's own sub-agents, such as the one
-that summarizes, copy the history of their parent, and only the last prompt is new.
+`sessionId`, were copied; a background session is as old as its first line. After `/clear` some
+releases write a session's hooks under another id, between its answers. The client's own sub-agents,
+such as the one that summarizes, copy the history of their parent, and only the last prompt is new.
 
 Following `parentUuid` alone loses half a conversation: one answer is several lines, the results of
 parallel tools are children of different ones, and the next line names only one of these siblings.
@@ -247,10 +246,7 @@ def _date_copies(tree: Tree, memory: Memory, header: Header, line: Fields, at: i
         memory.foreign_ms = max(memory.foreign_ms, at)
     elif memory.foreign_ms and not foreign:
         tree.born_ms, memory.foreign_ms = max(tree.born_ms, memory.foreign_ms + 1), 0
-    answers = line.get("type") == "assistant"
-    memory.answered |= not foreign and answers
-    if answers and line.get("timestamp") == memory.begun:  # nothing answers in no time
-        tree.born_ms = max(tree.born_ms, at + 1)
+    memory.answered |= not foreign and line.get("type") == "assistant"
 
 
 def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
