@@ -98,7 +98,7 @@ class FleetPart:
                     self.path,
                     settings=lambda: pipeline.settings.fleet,
                     run=pipeline.read,
-                    outbox=lambda name: Outbox(*parts, name=name, text=text),
+                    outbox=Outbox(*parts, text),
                     inbox=Inbox(library.index, hides, hosts),
                     changed=pipeline.on_rows,
                     purge=self.purge.learn,
@@ -117,8 +117,8 @@ class FleetPart:
         if self.machine is None:
             return
         wake = self.machine.wake.set
-        if event["event"] == "digest.created" and self.machine.outbox is not None:
-            mark = self.machine.outbox.mark
+        if event["event"] == "digest.created" and self.machine.identity is not None:
+            mark = self.machine.daemon.outbox.mark
             task = asyncio.ensure_future(self.pipeline.read(mark, event["sessionId"]))
             task.add_done_callback(lambda _: wake())
         wake()

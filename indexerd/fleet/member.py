@@ -55,7 +55,7 @@ class DaemonSide:
     path: Path  # of fleet.json
     settings: Callable[[], Fleet]
     run: Run  # does work in the thread that owns the store
-    outbox: Callable[[str], Outbox]  # makes it, for a machine's name
+    outbox: Outbox
     inbox: Inbox
     changed: Callable[[dict[str, Row | None]], None]  # rows of other machines
     purge: Callable[[dict[str, str]], Awaitable[None]]  # forgets sessions; each with its agent
@@ -69,7 +69,6 @@ class Machine:
 
     daemon: DaemonSide
     identity: Identity | None = None
-    outbox: Outbox | None = None
     trouble: str = ""  # why the server cannot be used now
     members: list[Member] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,10 +124,8 @@ class Machine:
             identity = await self._become_another(identity)
         async with self._session(identity) as server:
             async with self._lock:
-                if self.outbox is None:
-                    self.outbox = await self.daemon.run(self.daemon.outbox, identity.name)
                 await server.listen(self.wake.set)
-                await self._recover(self.outbox, await server.position(lock=True))
+                await self._recover(await server.position(lock=True))
             self.trouble = ""
             while self.identity is identity:
                 self.wake.clear()
@@ -139,7 +136,7 @@ class Machine:
                         self.reloaded = False
                         await self.daemon.run(self.daemon.inbox.again)
                     ready = await self._pull(server, identity)
-                    sent = await self._push(server, identity, self.outbox)
+                    sent = await self._push(server, identity)
                 await asyncio.sleep(GATHER if sent else 2 * GATHER)  # others may notify often
                 await self._wait(server, POLL_SECONDS if ready else BUSY_SECONDS)
 
@@ -156,9 +153,10 @@ class Machine:
 
     # -- telling
 
-    async def _recover(self, outbox: Outbox, there: Position) -> None:
+    async def _recover(self, there: Position) -> None:
         """Find out what became of the last batch; tell everything again if the store is new."""
-        run, batch = self.daemon.run, await self.daemon.run(outbox.under_way)
+        run, outbox = self.daemon.run, self.daemon.outbox
+        batch = await run(outbox.under_way)
         if batch is not None and batch.after == there:
             await run(outbox.arrived, batch)
         known = await run(lambda: outbox.position)
@@ -167,10 +165,10 @@ class Machine:
         elif known != there:
             raise TakenError("another machine wrote as this one")
 
-    async def _push(self, server: Server, identity: Identity, outbox: Outbox) -> bool:
+    async def _push(self, server: Server, identity: Identity) -> bool:
         """Send all that is new; return whether there was anything."""
-        run, sent = self.daemon.run, False
-        while (batch := await run(outbox.plan)) is not None:
+        run, outbox, sent = self.daemon.run, self.daemon.outbox, False
+        while (batch := await run(outbox.plan, identity.name)) is not None:
             sent = True
             rows = await asyncio.to_thread(seal, batch, identity)
             if rows or batch.stale:
@@ -194,17 +192,14 @@ class Machine:
             name = _free(identity.name, await _names(server, identity))
             there = await server.register()
         identity = msgspec.structs.replace(identity, name=name)
-        outbox = await self._adopt(identity)
-        await self.daemon.run(outbox.restart, there)
+        await self._adopt(identity)
+        await self.daemon.run(self.daemon.outbox.restart, there)
         return identity
 
-    async def _adopt(self, identity: Identity) -> Outbox:
+    async def _adopt(self, identity: Identity) -> None:
         """Store an identity, and use it from now on."""
         await asyncio.to_thread(save, self.daemon.path, identity)
         self.identity = identity
-        outbox: Outbox = await self.daemon.run(self.daemon.outbox, identity.name)
-        self.outbox = outbox
-        return outbox
 
     @asynccontextmanager
     async def _session(self, identity: Identity) -> AsyncIterator[Server]:
@@ -302,10 +297,10 @@ class Machine:
 
     async def _renew(self, identity: Identity) -> None:
         """Use another key: tell everything again with it, and read everything again."""
-        outbox = await self._adopt(identity)
+        await self._adopt(identity)
         async with self._session(identity) as server:
-            await self._recover(outbox, there := await server.position(lock=True))
-        await self.daemon.run(outbox.restart, there)
+            await self._recover(there := await server.position(lock=True))
+        await self.daemon.run(self.daemon.outbox.restart, there)
         await self.daemon.run(self.daemon.inbox.again)
         self._restart.set()
 
@@ -319,8 +314,7 @@ class Machine:
                 old, keys=[*old.keys, new_key()], server=server, before=old.server["password"]
             )
             async with self._session(old) as connection:
-                await asyncio.to_thread(save, self.daemon.path, new)
-                self.identity = new  # the reply may be lost
+                await self._adopt(new)  # the reply may be lost
                 await connection.change_password(password)
             await self._renew(msgspec.structs.replace(new, before=""))
             return new.code
@@ -357,9 +351,8 @@ class Machine:
             inbox = self.daemon.inbox
             for machine in await self.daemon.run(inbox.machines):
                 self.daemon.changed(await self.daemon.run(inbox.leave, machine))
-            outbox = self.outbox or await self.daemon.run(self.daemon.outbox, "")
-            await self.daemon.run(outbox.close)
-            self.outbox, self.members, self.trouble = None, [], ""
+            await self.daemon.run(self.daemon.outbox.close)
+            self.members, self.trouble = [], ""
             return problem
 
     def _member(self) -> Identity:
@@ -373,6 +366,7 @@ class Machine:
         if self.identity is None:
             return {"fleet": None, "machines": []}
         run, inbox, identity = self.daemon.run, self.daemon.inbox, self.identity
+        outbox = self.daemon.outbox
         names, counts = await run(inbox.names), await run(inbox.counts)
         refused, cursors = await run(inbox.refused), await run(inbox.cursors)
         machines = []
@@ -396,8 +390,8 @@ class Machine:
             "name": identity.name,
             "connected": not self.trouble and bool(self.members),
             "problem": self.trouble or None,
-            "unsent": await run(lambda: self.outbox.unsent if self.outbox else 0),
-            "notShared": len(self.outbox.unshareable) if self.outbox else 0,
+            "unsent": await run(lambda: outbox.unsent),
+            "notShared": len(outbox.unshareable),
             "machines": machines,
         }
 

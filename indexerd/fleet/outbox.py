@@ -83,8 +83,6 @@ class Outbox:
         index: TextIndex,
         shared: Callable[[str], tuple[StoredRow, dict[str, Any]] | None],
         forgotten: Mapping[str, str],
-        *,
-        name: str,
         text: Callable[[], bool],
     ) -> None:
         """`shared` is `Library.shared`; `forgotten`: purged sessions with their agents.
@@ -92,11 +90,8 @@ class Outbox:
         `text()`: whether messages travel.
         """
         self._index, self._store = index, index.store
-        self._shared, self._forgotten = shared, forgotten
-        self._name, self._text = name, text
+        self._shared, self._forgotten, self._text = shared, forgotten, text
         self.unshareable: set[str] = set()  # sessions that cannot be told
-        for statement in _TRIGGERS.split("END;")[:-1]:
-            self._store.run(f"{statement}END")
 
     def close(self) -> None:
         """Stop noting changes, and forget the fleet."""
@@ -117,9 +112,15 @@ class Outbox:
         return int(self._store.select("SELECT count(*) FROM outbox")[0][0])
 
     def restart(self, position: Position) -> None:
-        """Tell everything again, after what the server has; then the older records are void."""
+        """Tell everything again, after what the server has; then the older records are void.
+
+        From now on changes are noted.
+        """
         store = self._store
+        self.unshareable.clear()
         with store.batch():
+            for statement in _TRIGGERS.split("END;")[:-1]:
+                store.run(f"{statement}END")
             store.note(TOPIC, "position", msgspec.msgpack.encode(position))
             store.note(TOPIC, "flight", None)
             store.run("DELETE FROM sent")
@@ -140,15 +141,15 @@ class Outbox:
         """Return the batch of which it is unknown whether the server has it."""
         return self._store.noted(TOPIC, "flight", _batch)
 
-    def plan(self) -> Batch | None:
-        """Make the next batch, and store that it is under way; None: all is told."""
+    def plan(self, name: str) -> Batch | None:
+        """Make a machine's next batch, and store that it is under way; None: all is told."""
         with self._store.batch():
-            return self._plan()
+            return self._plan(name)
 
-    def _plan(self) -> Batch | None:
+    def _plan(self, name: str) -> Batch | None:
         before = self.position
         batch = Batch(before, Position(before.head, os.urandom(TOKEN_BYTES)))
-        self._add_changed(batch, Hello(self._name, __version__), "")
+        self._add_changed(batch, Hello(name, __version__), "")
         self._plan_switch()
         self._plan_purges(batch)
         for n, session_id in self._store.select(_UNSENT, BATCH_RECORDS):

@@ -188,23 +188,19 @@ class Peer:
             self.root.with_suffix(".json"),
             settings=lambda: Settings(name=self.name),
             run=self._call,
-            outbox=self._outbox,
+            outbox=Outbox(self.index, self._shared, self.purged, lambda: self.text),
             inbox=inbox,
             changed=lambda _: None,
             purge=self._learn,
             log=lambda *_: None,
             defect=lambda bug: None,
         )
-        self.machine.outbox = None
 
     async def _call(self, work: Any, *values: Any) -> Any:
         return work(*values)
 
     def _hides(self, session_id: str) -> bool:
         return session_id in self.hidden or session_id in self.purged
-
-    def _outbox(self, name: str) -> Outbox:
-        return Outbox(self.index, self._shared, self.purged, name=name, text=lambda: self.text)
 
     def _shared(self, session_id: str) -> tuple[StoredRow, dict[str, Any]] | None:
         found = self.store.get(session_id)
@@ -293,9 +289,7 @@ class Peer:
     async def _sync(self, cut: str) -> None:
         machine = self.machine
         async with machine._session(self.identity) as server:
-            if machine.outbox is None:
-                machine.outbox = self._outbox(self.identity.name)
-            await machine._recover(machine.outbox, await server.position())
+            await machine._recover(await server.position())
             inbox = machine.daemon.inbox
             if cut == "pull":
                 inbox.advance = _cut
@@ -307,7 +301,7 @@ class Peer:
                 for name in ("advance", "apply"):
                     inbox.__dict__.pop(name, None)
             to = Cut(server, after=cut == "after") if cut in ("before", "after") else server
-            await machine._push(to, self.identity, machine.outbox)
+            await machine._push(to, self.identity)
 
     def _lose_index_after(self, apply: Any) -> Any:
         """Make `apply` start a new index once, as if the old one were found to be damaged."""
