@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import PurePath
 from time import monotonic
 from typing import Any
@@ -44,12 +43,11 @@ class Keeper:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     trouble: tuple[str, str] | None = None  # why the archive cannot be written now, and the cure
     size: int = 0  # bytes of all copies
-    skipped: set[str] = field(default_factory=set)  # sessions' files that have no copy
+    skipped: set[Source] = field(default_factory=set)  # sessions' files that have no copy
     _held: int = -1  # the lock: two daemons may share a data directory
-    _swept: bool = False
+    _swept: bool = False  # all sessions were due since the start, or since new settings
+    _settled: bool = False  # no file has gone since all copies were looked at
     _due: dict[str, tuple[float, float]] = field(default_factory=dict)  # first change, when to copy
-    _lost: dict[str, str] = field(default_factory=dict)  # sessions whose file is gone: its path
-    _copied: dict[str, list[Source]] = field(default_factory=dict)  # by session
     _pinned: set[str] = field(default_factory=set)  # files of pinned sessions, without suffixes
     _oldest_ns: int = 0  # no copy is older: there is no room for sessions that are
 
@@ -73,11 +71,11 @@ class Keeper:
             cure = getattr(bad, "hint", "free some space; it is tried again")
             if (str(bad), cure) != self.trouble:
                 self.pipeline.bus.log("archive.failed", {"reason": str(bad)})
-            self.trouble = str(bad), cure
+            self.trouble, self._settled = (str(bad), cure), False
 
     def reload(self) -> None:
         """Apply new settings: all sessions are compared with their copies."""
-        self._swept = False
+        self._swept = self._settled = False
         self.wake.set()
 
     @property
@@ -93,12 +91,8 @@ class Keeper:
             return
         if self._held < 0:
             self._held = await asyncio.to_thread(hold, self.archive.directory / "lock")
-        if not self._swept:
-            await self._sweep()
-            self._swept = True
-        for session_id, path in list(self._lost.items()):
-            await self._handle_removed(session_id, path)
-            self._lost.pop(session_id)
+        if not self._settled:
+            await self._settle()
         now, failed = monotonic(), list[Exception]()
         due = [key for key, (_, at) in self._due.items() if at <= now] if self._on else []
         self._pinned = await self.pipeline.read(self._pins) if due else set()
@@ -106,9 +100,7 @@ class Keeper:
             change = self._due.pop(session_id, (now, now))
             try:
                 sources = await self.pipeline.read(self._sources, session_id)
-                copy = partial(self._copy, session_id, sources, swept=not change[0])
-                if await asyncio.to_thread(copy):
-                    self.pipeline.rescan()
+                await asyncio.to_thread(self._copy, sources, swept=not change[0])
             except (IndexerdError, OSError) as bad:  # a full disk may have room for others
                 self._due.setdefault(session_id, change)
                 failed.append(bad)
@@ -128,7 +120,7 @@ class Keeper:
         session_id = event.get("sessionId")
         if event["event"] == "session.removed" and self.archive.directory.is_dir():
             self._due.pop(str(session_id), None)
-            self._lost[str(session_id)] = event["sessionFile"]
+            self._settled = False
             self.wake.set()
         elif event["event"] in ("session.created", "session.updated") and self._on:
             now, quiet = monotonic(), self.pipeline.settings.archive.quiet_seconds
@@ -137,14 +129,18 @@ class Keeper:
             first, _ = self._due.get(str(session_id), (now, now))
             self._due[str(session_id)] = first, min(now + quiet, first + RESTLESS * quiet)
 
-    async def _sweep(self) -> None:
-        """Compare all copies with what is there, as files may have gone while no daemon ran."""
+    async def _settle(self) -> None:
+        """Compare all copies with what is there; after a start, let all sessions be due."""
+        self._settled = True
         infos, excluded = await self.pipeline.read(self._known)
-        moved = {base_name(info.path): info.path for info in infos if info.agent == "codex"}
-        moved |= {base_name(path): path for path in excluded}
-        await asyncio.to_thread(self._reconcile, moved, excluded)
-        if self._on:
+        if self._on and not self._swept:
+            self.skipped.clear()
+            self._oldest_ns = 0
             self._due |= dict.fromkeys((info.session_id for info in infos), (0.0, 0.0))
+        self._swept = True
+        moved = {base_name(path): path for path in (*(info.path for info in infos), *excluded)}
+        if await asyncio.to_thread(self._reconcile, moved, excluded):
+            self.pipeline.rescan()
 
     def _known(self) -> tuple[list[SessionInfo], set[str]]:
         """Return the sessions whose files are there, newest first, and the excluded files."""
@@ -153,42 +149,30 @@ class Keeper:
         infos.sort(key=lambda info: -info.modified_ms)
         return infos, {path.removesuffix(SUFFIX) for path in files.excluded()}
 
-    def _reconcile(self, moved: dict[str, str], excluded: set[str]) -> None:
+    def _reconcile(self, moved: dict[str, str], excluded: set[str]) -> bool:
+        """Drop copies of files that moved or were excluded, and let those of gone ones be read.
+
+        Returns whether there are any of the latter.
+        """
         self.archive.tidy()
+        published = False
         for kind in (GONE, LIVE):
             for source, _ in [*self.archive.entries(kind)]:
+                now = moved.get(base_name(source.path), "")
                 if source.path in excluded:
                     self.archive.remove(source)
-                elif kind == LIVE and not source.is_there():
-                    self._publish_or_drop(source, moved)
+                elif kind == GONE or source.is_there():
+                    continue
+                elif now and self.archive.covers(now, source):
+                    self.archive.remove(source)
+                else:
+                    published |= self.archive.publish(source)
         self.size = sum(status.st_size for _, status in self._entries())
-        self.skipped.clear()
-        self._oldest_ns = 0
-
-    def _publish_or_drop(self, source: Source, moved: dict[str, str]) -> bool:
-        """Let the copy of a file that is gone be read, unless the file has moved."""
-        now = moved.get(base_name(source.path))
-        if now and self.archive.covers(now, source):
-            self.archive.remove(source)
-            return False
-        return self.archive.publish(source)
+        self.skipped = {source for source in self.skipped if source.is_there()}
+        return published
 
     def _entries(self) -> list[tuple[Source, os.stat_result]]:
         return [entry for kind in (LIVE, GONE) for entry in self.archive.entries(kind)]
-
-    async def _handle_removed(self, session_id: str, path: str) -> None:
-        """Let the copy of a file that is gone be read; remove that of an excluded one."""
-        files, sources = self.pipeline.library.files, self._copied.pop(session_id, [])
-        self.skipped.discard(path)
-        if root := await self.pipeline.read(files.root_of, path):
-            own = self.archive.source_of(path) or Source(root.sessions, path)
-            sources = [*filter(self.archive.has_room, {own: None} | dict.fromkeys(sources))]
-        hidden = await self.pipeline.read(files.hides, session_id, path)
-        for source in sources:
-            if hidden:
-                await asyncio.to_thread(self.archive.remove, source)
-            elif await asyncio.to_thread(self.archive.publish, source):
-                self.pipeline.rescan()
 
     # -- copies
 
@@ -206,13 +190,10 @@ class Keeper:
         rows = library.store.select("SELECT file FROM session WHERE pinned")
         return {_stem(library.files.original(str(file))) for (file,) in rows}
 
-    def _copy(self, session_id: str, sources: list[Source], *, swept: bool) -> bool:
-        """Bring a session's copies up to date; in a sweep, replace those that are damaged.
-
-        Returns whether copies are read from now on, as their files are gone.
-        """
+    def _copy(self, sources: list[Source], *, swept: bool) -> None:
+        """Bring a session's copies up to date; in a sweep, replace those that are damaged."""
         for source in sources:
-            self.skipped.discard(source.path)
+            self.skipped.discard(source)
             fits = self.archive.has_room(source)
             for each in (source, *self.archive.sides(source)) if fits else ():
                 # A file may have gone unnoticed; of one that cannot be read, `status` says so.
@@ -220,12 +201,7 @@ class Keeper:
                     anew = swept and self.archive.is_damaged(each)
                     fits = fits and self._copy_one(each, anew=anew)
             if not fits:
-                self.skipped.add(source.path)
-        moved = {base_name(source.path): source.path for source in sources}
-        gone = [old for old in self._copied.get(session_id, ()) if old not in sources]
-        published = [self._publish_or_drop(old, moved) for old in gone if not old.is_there()]
-        self._copied[session_id] = sources
-        return any(published)
+                self.skipped.add(source)
 
     def _copy_one(self, source: Source, *, anew: bool) -> bool:
         """Bring one copy up to date; return whether it fits, perhaps in the place of others."""
@@ -273,7 +249,7 @@ class Keeper:
         for old in victims:
             self.archive.remove(old)
             self.pipeline.bus.log("archive.dropped", {"path": old.path})
-        self.skipped |= {old.path for old in victims if old.is_there()}
+        self.skipped |= {old for old in victims if old.is_there()}
         self.size -= free
         return True
 

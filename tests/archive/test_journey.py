@@ -116,6 +116,8 @@ def test_codex_moves_and_compresses_its_own_files(world: World) -> None:
         archived.copied(thread.path)
         thread.archive()
         wait(world, thread.id, sessionFile=str(thread.path))
+        until(lambda: archived.copies("live")[1:], "its copy where it is now")
+        os.kill(daemon.pid, signal.SIGHUP)  # or a session is deleted, or the daemon starts again
         until(lambda: all("archived_sessions" in str(c) for c in archived.copies()), "one copy")
         archived.copied(thread.path)
         whole = thread.path.read_bytes()
