@@ -1,16 +1,13 @@
-"""Measure a fleet: two real daemons and a real PostgreSQL server, then many simulated machines.
+"""Measure a fleet: two real daemons and a real PostgreSQL server.
 
     make bench-fleet
 
-Prints figures for docs/FLEET.md. Machines are simulated by sealing records of real rows under many
-identities, over as many connections as two processors can drive.
+Prints figures for docs/FLEET.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import sqlite3
 import statistics
 import sys
 import time
@@ -21,14 +18,9 @@ from typing import Any
 from corpus import Draw, talks
 from home import Daemon, Home, wait
 
-from indexerd.fleet.identity import Identity, new_machine
-from indexerd.fleet.outbox import Position
-from indexerd.fleet.records import JoinCode, Place, seal
-from indexerd.fleet.server import Server, connected
 from tests.fleet.postgres import Postgres, running
 
 APPENDS, LOOKUPS, IDLE_SECONDS = 100, 300, 60
-BATCH = 200
 
 
 def say(what: str, text: str) -> None:
@@ -71,8 +63,8 @@ def idle(*daemons: Daemon) -> str:
     return " and ".join(f"{100 * seconds / IDLE_SECONDS:.3f} %" for seconds in used)
 
 
-def two(server: Postgres, count: int) -> list[bytes]:
-    """Measure two machines; return the bodies that the first one told, for the simulation."""
+def two(server: Postgres, count: int) -> None:
+    """Measure two machines."""
     with Home() as one, Home() as two:
         made = talks(one.root, count, 10 * count, Draw(1, 1 << 18))
         words = [session.word for session in made[:: max(1, count // LOOKUPS)]]
@@ -122,10 +114,6 @@ def two(server: Postgres, count: int) -> list[bytes]:
                 f"{store / 2**20:.1f} + {index / 2**20:.1f} MiB",
             )
             say("memory of the reader", f"{second.memory():.0f} MB")
-            with sqlite3.connect(
-                f"file:{one.root}/.local/state/indexerd/store.sqlite?mode=ro", uri=True
-            ) as db:
-                return [row.encode() for (row,) in db.execute("SELECT row FROM record")]
 
 
 def sum_of(connection: Any) -> int:
@@ -154,69 +142,12 @@ def appended(second: Daemon, made: list[Any]) -> None:
     say("append on A, listed on B", milliseconds(took))
 
 
-async def many(server: Postgres, rows: list[bytes], machines: int, code: JoinCode) -> None:
-    """Push so many sessions from each of many machines, eight at a time."""
-    gate = asyncio.Semaphore(8)
-
-    async def machine(number: int) -> None:
-        identity = Identity(
-            machine=new_machine(), name=f"m{number}", server=code.server, keys=[code.key]
-        )
-        async with gate, connected(code.server) as connection:
-            there, position = Server(connection, identity), Position()
-            position = await there.register()
-            for at in range(0, len(rows), BATCH):
-                part = rows[at : at + BATCH]
-                sealed = [
-                    (
-                        position.head + n,
-                        "session",
-                        1,
-                        seal(
-                            code.key,
-                            Place(identity.fleet, identity.machine, position.head + n, "session"),
-                            row,
-                        ),
-                    )
-                    for n, row in enumerate(part, 1)
-                ]
-                after = Position(position.head + len(part), bytes(16))
-                await there.push(position, after, sealed, [], 0)
-                position = after
-
-    began = time.perf_counter()
-    await asyncio.gather(*(machine(number) for number in range(machines)))
-    took, total = time.perf_counter() - began, machines * len(rows)
-    say(f"{machines} machines x {len(rows):,} rows told", f"{total / took:,.0f} records a second")
-    for what, query in (
-        ("table", "pg_table_size('indexerd.log')"),
-        ("index", "pg_indexes_size('indexerd.log')"),
-    ):
-        size = int(server.query(f"SELECT {query}")[0][0])
-        say(f"server's {what}", f"{size / 2**20:.0f} MiB, {size / total:.0f} bytes a record")
-    began = time.perf_counter()
-    identity = Identity(machine=new_machine(), name="reader", server=code.server, keys=[code.key])
-    async with connected(code.server) as connection:
-        there, read = Server(connection, identity), 0
-        for member in (await there.members())[:5]:
-            after = 0
-            while page := await there.page(member.machine, after):
-                after, read = page[-1].seq, read + len(page)
-    say("one reader", f"{read / (time.perf_counter() - began):,.0f} records a second")
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description="Measure a fleet.")
     options.add_argument("--sessions", type=int, default=10_000)
-    options.add_argument("--machines", type=int, default=50)
     args = options.parse_args()
     with running() as server:
-        rows = two(server, args.sessions)
-        with Home() as home, Daemon(home) as daemon:
-            daemon.listed(0)
-            code = JoinCode.parse(daemon.ask("fleet", do="init", target=server.url)["code"])
-        server.query("TRUNCATE indexerd.log, indexerd.member")
-        asyncio.run(many(server, rows, args.machines, code))
+        two(server, args.sessions)
 
 
 if __name__ == "__main__":
