@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +14,7 @@ import httpx2
 import pytest
 
 from tests.e2e.web.view import alive, announced, config, free_port
-from tests.e2e.world import World, clock, hooked, until
+from tests.e2e.world import World, hooked, until
 
 pytestmark = pytest.mark.faults
 
@@ -41,21 +40,6 @@ def test_the_daemon_runs_the_view(world: World) -> None:
         daemon.send_signal(signal.SIGHUP)
         until(lambda: not alive(view["pid"]), "the view's end")
         assert announced(world) is None
-
-
-def test_usage_opens_where_there_is_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a range, all time is shown if nothing was used lately."""
-    monkeypatch.setattr(clock, "now", datetime(2025, 1, 1, tzinfo=UTC))
-    session = world.session(3)
-    config(world, f"127.0.0.1:{free_port()}")
-    with world.daemon(), httpx2.Client(follow_redirects=True) as browser:
-        until(lambda: announced(world), "the view's start")
-        until(lambda: world.call("usage")["days"], "the session's use")
-        found = world.run("web", "--json", session.id)
-        browser.get(found["link"])
-        shown = browser.get(f"{found['url']}/usage").text
-        assert '<a href="/usage?range=all" aria-current="page">' in shown
-        assert "Nothing was used yet." in browser.get(f"{found['url']}/usage?range=30d").text
 
 
 STARTS = """\
