@@ -15,8 +15,8 @@ from indexerd.archive.retention import deleted_soon
 from indexerd.settings import Settings
 from indexerd.sources.roots import session_roots
 from indexerd.store.store import StateStore
+from indexerd.web.server import find_running
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.web.view import announced, config, free_port
 from tests.e2e.world import World, until
 
 AGES = (40, 25, 5)  # days
@@ -145,7 +145,7 @@ def test_managed_settings_decide_alone(
 def test_status_and_the_home_page_warn(world: World) -> None:
     """They say how many, and how to keep them; `doctor` sees at once that they are kept."""
     furnish(world)
-    config(world, f"127.0.0.1:{free_port()}")
+    world.listen()
     said = "Claude Code will delete 2 sessions within 7 days"
     with world.daemon():
         soon = until(lambda: world.call("status")["deletedSoon"], "the count")
@@ -155,18 +155,12 @@ def test_status_and_the_home_page_warn(world: World) -> None:
         for text in (status, doctor):
             assert said in text
             assert "`indexerd archive on` keeps copies; or set `" in " ".join(text.split())
-        until(lambda: announced(world), "the view's start")
+        view = until(lambda: find_running(world.state), "the view's start")
         with httpx2.Client(follow_redirects=True) as browser:
             page = browser.get(world.run("web", "--json")["link"]).text
             assert said in page
             assert "<code>indexerd archive on</code> keeps copies; or set " in page
-            assert said not in browser.get(f"{browser_origin(world)}/?q=widget").text
+            assert said not in browser.get(f"{view.url}/?q=widget").text
         world.run("archive", "on")
         until(lambda: said not in world.run("doctor"), "copies of what will be deleted")
         until(lambda: "indexerd archive on" not in world.run("status"), "a new count")
-
-
-def browser_origin(world: World) -> str:
-    view = announced(world)
-    assert view is not None
-    return str(view["url"])

@@ -193,6 +193,10 @@ class World:
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(text)
 
+    def listen(self, address: str = "127.0.0.1:0") -> None:
+        """Let the daemon run the web view there."""
+        self.configure(f'[web]\nlisten = "{address}"\n')
+
     def calls(self) -> list[dict[str, Any]]:
         return _lines(Path(f"{self.script}.calls"))
 

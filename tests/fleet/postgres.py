@@ -8,6 +8,7 @@ import os
 import pwd
 import secrets
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,8 +16,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-
-from tests.e2e.web.view import free_port
 
 SETTINGS = """
 listen_addresses = '127.0.0.1'
@@ -33,6 +32,11 @@ def programs() -> Path | None:
     named = shutil.which("initdb")
     first = next(iter(found), Path(named) if named else None)
     return first.parent if first else None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 class Postgres:

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from indexerd.errors import InvalidMetaError
+from indexerd.web.server import find_running
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.web.view import announced, config, free_port
 from tests.e2e.world import Session, World, until
 from tests.sessions.canaries import CANARIES, WORD
 
@@ -56,7 +56,7 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     pytest.importorskip("starlette")
     place = Place(tmp_path_factory.mktemp("paths"))
-    config(place.world, f"127.0.0.1:{free_port()}")
+    place.world.listen()
     with place.world.daemon():
         for session_id in set(place.ids) - {place.silent.id}:
             until(lambda ref=session_id: place.world.row(ref).get("indexed"), "the meta file")  # type: ignore[misc]  # a lambda with a default
@@ -140,7 +140,7 @@ def test_commands_print_redacted_paths(place: Place) -> None:
 
 def test_pages_of_the_view_are_redacted(place: Place) -> None:
     """S2.21: the home page, a search, and a session's page with its data."""
-    until(lambda: announced(place.world), "the view")
+    until(lambda: find_running(place.world.state), "the view")
     link = place.world.run("web", "--json", place.fork.id)["link"]
     with httpx2.Client(follow_redirects=True) as browser:
         page = browser.get(link)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from indexerd.errors import NotFoundError
-from tests.e2e.web.view import announced, config, free_port
+from indexerd.web.server import find_running
 from tests.e2e.world import Session, World, listed, until, wait
 from tests.sources.test_projects import git
 
@@ -34,11 +34,11 @@ def live(world: World) -> Iterator[World]:
 
 @pytest.fixture
 def with_view(world: World) -> None:
-    config(world, f"127.0.0.1:{free_port()}")
+    world.listen()
 
 
 def view(world: World, path: str) -> str:
-    until(lambda: announced(world), "the view's start")
+    until(lambda: find_running(world.state), "the view's start")
     found = world.run("web", "--json")
     with httpx2.Client(follow_redirects=True) as browser:
         browser.get(found["link"])

@@ -7,13 +7,12 @@ import socket
 import subprocess
 import sys
 from contextlib import nullcontext
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from tests.e2e.web.view import alive, announced, config, free_port
+from indexerd.web.server import Running, find_running
 from tests.e2e.world import World, hooked, until
 
 pytestmark = pytest.mark.faults
@@ -22,24 +21,23 @@ pytestmark = pytest.mark.faults
 def test_the_daemon_runs_the_view(world: World) -> None:
     """With `[web] listen`, the link of `indexerd web` opens it once; a reload ends it."""
     session = world.session(3)
-    port = free_port()
-    config(world, f"127.0.0.1:{port}")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    world.listen(address)
     with world.daemon() as daemon:
-        view = until(lambda: announced(world), "the view's start")
-        assert view["url"] == f"http://127.0.0.1:{port}"
+        view = until(lambda: find_running(world.state), "the view's start")
+        assert view.url == f"http://{address}"
         found = world.run("web", "--json", session.id)
-        assert found["url"] == view["url"]
-        assert found["pid"] == view["pid"]
+        assert (found["url"], found["pid"]) == view
         with httpx2.Client(follow_redirects=True) as browser:
             page = browser.get(found["link"])
             assert page.status_code == 200
             assert urlsplit(str(page.url)).path == f"/s/{session.id}"
             assert httpx2.get(found["link"]).status_code == 403
         assert world.call("status")["problems"] == []
-        config(world, "")
+        world.listen("")
         daemon.send_signal(signal.SIGHUP)
-        until(lambda: not alive(view["pid"]), "the view's end")
-        assert announced(world) is None
+        until(lambda: not find_running(world.state), "the view's end")
 
 
 STARTS = """\
@@ -57,25 +55,25 @@ sys.addaudithook(note)
 def test_the_view_starts_no_program(world: World) -> None:
     """Opening any page starts no agent and no other program."""
     session = world.session(3)
-    config(world, f"127.0.0.1:{free_port()}")
+    world.listen()
     started = world.root / "started"
     world.env["STARTED"] = str(started)
     hooked(world, STARTS)
     with world.daemon() as daemon:
-        view = until(lambda: announced(world), "the view's start")
+        view = until(lambda: find_running(world.state), "the view's start")
         with httpx2.Client(follow_redirects=True) as browser:
             browser.get(world.run("web", "--json", session.id)["link"])
             for page in ("", "/document", "/sent", "/family", "/export"):
-                assert browser.get(f"{view['url']}/s/{session.id}{page}").is_success, page
+                assert browser.get(f"{view.url}/s/{session.id}{page}").is_success, page
             until(lambda: world.call("search", query="widget")["hits"], "the text in the index")
             for query, some in (("widget", False), ("widget zeppelin", True)):
-                found = browser.get(f"{view['url']}/?q={query}")
+                found = browser.get(f"{view.url}/?q={query}")
                 assert found.is_success
                 assert "<mark>widget</mark>" in found.text
                 assert ("1 of 2 words" in found.text) is some
         by = {int(line.split()[0]) for line in started.read_text().splitlines()}
     assert daemon.pid in by  # the daemon itself started the view
-    assert view["pid"] not in by
+    assert view.pid not in by
 
 
 @pytest.mark.parametrize("with_daemon", [False, True])
@@ -89,10 +87,10 @@ def test_a_browser_is_given_a_file_instead_of_a_link(world: World, with_daemon: 
     browser.chmod(0o755)
     world.env["BROWSER"] = str(browser)
     page = world.state / "web-open.html"
-    config(world, "127.0.0.1:0")
+    world.listen()
     with world.daemon() if with_daemon else nullcontext():
         if with_daemon:
-            until(lambda: announced(world), "the view's start")
+            until(lambda: find_running(world.state), "the view's start")
         command = [sys.executable, "-m", "indexerd", "web"]
         with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -111,20 +109,20 @@ def test_a_browser_is_given_a_file_instead_of_a_link(world: World, with_daemon: 
 
 
 def test_the_view_restarts_and_ends_with_the_daemon(world: World) -> None:
-    config(world, f"127.0.0.1:{free_port()}")
+    world.listen()
     with world.daemon() as daemon:
-        first = until(lambda: announced(world), "the view's start")
-        os.kill(first["pid"], signal.SIGKILL)
+        first = until(lambda: find_running(world.state), "the view's start")
+        os.kill(first.pid, signal.SIGKILL)
 
-        def another() -> Any:
-            again = announced(world)
-            return again if again and again["pid"] != first["pid"] else None
+        def another() -> Running | None:
+            again = find_running(world.state)
+            return again if again != first else None
 
-        second = until(another, "another view")
+        until(another, "another view")
         until(lambda: not world.call("status")["problems"], "all to be well")
         daemon.kill()
         daemon.wait(10)
-        until(lambda: not alive(second["pid"]), "the view's end")
+        until(lambda: not find_running(world.state), "the view's end")
 
 
 def test_an_address_in_use_is_reported(world: World) -> None:
@@ -133,7 +131,7 @@ def test_an_address_in_use_is_reported(world: World) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        config(world, f"127.0.0.1:{taken.getsockname()[1]}")
+        world.listen(f"127.0.0.1:{taken.getsockname()[1]}")
         with world.daemon():
             world.wait_meta(session.id)
 
