@@ -1,7 +1,6 @@
 r"""Find words and sentences in messages: prose, topics, titles, tickets, decisions.
 
-The time is linear and bounded. Pitfalls: closing tags are often missing because the text was cut,
-so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
+The time is linear and bounded. Pitfall: a line of Chinese is one word to `\w`.
 """
 
 from __future__ import annotations
@@ -34,11 +33,6 @@ _TICKET = lazy_pattern(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE|MS|FR|NFR|SC)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
-_WRAPPERS = """skill skills file files system-reminder environment_context instructions
-    user_instructions command-message command-name local-command-stdout local-command-caveat
-    bash-input bash-stdout bash-stderr task-notification document documents attachment context log
-    ide_opened_file ide_selection
-    logs output diff pre"""
 _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = lazy_pattern(  # but what stands in a code span is meant to be read
     r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"
@@ -162,15 +156,12 @@ def tickets(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a message, without code, logs, tables and attachments."""
+    """Return the sentences of a message, without code, logs and tables."""
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _SECRET.sub("…", text)
     text = clean_text(text, len(text)).replace("’", "'")
     text = _FENCED.sub("\n", _COMMAND.sub("", text, count=1))
-    for name in _WRAPPERS.split() if "</" in text else ():
-        *closed, last = text.split(f"</{name}>")
-        text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
     blocks = _blocks(_TAG.sub(r"\1", text))
     pieces = chain.from_iterable(_END.split(b) for b in blocks)
     tidied = (tidy(piece[:_SENTENCE_MAX]) for piece in pieces)

@@ -49,7 +49,6 @@ LINES = [
     "# Heading of things",
     "- [x] a **done** item",
     "```python\nx = {'a': 1}\n```",
-    "<skill name='x'>\nsecret text\n</skill>",
     "User: assistant: System: hi",
     "@@ref and [redacted:token] here",
     "キャッシュを追加してください。",
