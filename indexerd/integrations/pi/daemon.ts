@@ -12,6 +12,7 @@
 
 import { connect, type Socket } from "node:net";
 import { StringDecoder } from "node:string_decoder";
+import { type Status, tell } from "./status.ts";
 
 const ANSWER_MAX = 4 * 1024 * 1024; // characters
 const EVENT_MAX = 256 * 1024; // characters of one line of a listening connection
@@ -19,6 +20,7 @@ const REQUEST_MAX = 1024 * 1024; // bytes: the daemon hangs up on longer ones
 const UNKNOWN_METHOD = -32601; // a daemon older than this extension
 const AGAIN_FIRST = 1_000; // milliseconds until the first new attempt to listen
 const AGAIN_MOST = 60_000;
+const RUNS = ["index.started", "index.retry", "index.succeeded", "index.failed"];
 
 export type Json = Record<string, unknown>;
 
@@ -123,25 +125,20 @@ export function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-export interface Ears {
-  heard(event: Json): void;
-  lost(): void; // the end of a reported run may never be reported
-}
-
-/** A connection that receives the daemon's events while one runs. */
+/** A connection that shows the daemon's own runs on a session, while a daemon runs. */
 export class Listening {
   private readonly path: string;
-  private readonly events: string[];
-  private readonly ears: Ears;
+  private readonly sessionId: string;
+  private readonly status: Status;
   private socket: Socket | undefined;
   private timer: NodeJS.Timeout | undefined;
   private pause = AGAIN_FIRST;
   private over = false;
 
-  constructor(path: string, events: string[], ears: Ears) {
+  constructor(path: string, sessionId: string, status: Status) {
     this.path = path;
-    this.events = events;
-    this.ears = ears;
+    this.sessionId = sessionId;
+    this.status = status;
     this.open();
   }
 
@@ -159,7 +156,7 @@ export class Listening {
     this.socket = socket;
     socket.on("error", () => {}); // "close" follows
     socket.on("connect", () => {
-      const params = { events: this.events };
+      const params = { events: RUNS };
       socket.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "subscribe", params })}\n`);
     });
     socket.on("data", (bytes: Buffer) => {
@@ -175,12 +172,13 @@ export class Listening {
   private take(said: Json): void {
     if (said.id === 1 && isObject(said.error)) return this.close(); // a daemon without events
     this.pause = AGAIN_FIRST;
-    if (said.method === "event" && isObject(said.params)) this.ears.heard(said.params);
+    const event = said.method === "event" && isObject(said.params) ? said.params : {};
+    if (event.sessionId === this.sessionId) tell(this.status, event);
   }
 
   private again(): void {
     if (this.over) return;
-    this.ears.lost();
+    this.status.forget(); // the end of a reported run may never be reported
     this.timer = setTimeout(() => this.open(), this.pause * (0.75 + Math.random() / 2));
     this.timer.unref();
     this.pause = Math.min(this.pause * 2, AGAIN_MOST);

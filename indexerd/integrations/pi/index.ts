@@ -24,7 +24,7 @@ import { homedir } from "node:os";
 import { withSessions } from "./completion.ts";
 import { ask, DaemonError, type Json, Listening, socketPath } from "./daemon.ts";
 import { lines, type Message, Queue, references, resumed } from "./prompts.ts";
-import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, Status, tell } from "./status.ts";
+import { DEFAULTS, failed, INDEXING, indexed, NOTHING, type Settings, Status } from "./status.ts";
 import { answerText, failure, GET_CONTEXT, QUERY_SESSION, result, SET_CONTEXT, usageOf } from "./tools.ts";
 import { type Wait, waiting } from "./waiting.ts";
 import { asks, mentions, own, refers, Typed } from "./words.ts";
@@ -39,7 +39,6 @@ const NOTING = 5; // the daemon waits a little for a session that it does not kn
 const APPEARING = 3; // until the daemon knows a new session's file
 
 const MESSAGES = 8; // separate messages of a prompt; more are joined
-const RUNS = ["index.started", "index.retry", "index.succeeded", "index.failed"];
 const ASKING = "⏳ asking...";
 const QUEUED = "@@… is expanded only in a prompt of its own, not in one that is queued while the agent works";
 
@@ -109,7 +108,7 @@ class Extension {
       const asked = this.call("resume_context", { session: id, resumeId: randomUUID() }, PLAIN);
       now.resuming = asked.then((answer) => resumed(answer, id), () => []);
     }
-    if (id && ctx.hasUI) this.listen(now, id);
+    if (id && ctx.hasUI) now.listening = new Listening(this.path, id, now.status);
     if (ctx.hasUI) this.complete(ctx);
     await greeted;
     this.command(this.settings.commandName);
@@ -124,16 +123,6 @@ class Extension {
 
   private greet(hello: Json): void {
     this.settings = { ...DEFAULTS, ...(hello.settings as Partial<Settings>) };
-  }
-
-  /** Show the daemon's own runs on this session. */
-  private listen(now: Here, id: string): void {
-    now.listening = new Listening(this.path, RUNS, {
-      heard: (event) => {
-        if (event.sessionId === id) tell(now.status, event);
-      },
-      lost: () => now.status.forget(),
-    });
   }
 
   private complete(ctx: Context): void {
