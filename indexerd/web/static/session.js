@@ -40,7 +40,8 @@
     if (view.files && !before.files) left = at;
     const other = view.leaf !== before.leaf;
     if (other) talk.draw(view.leaf);
-    placeTree();
+    if (before.leaf > -2) placeTree();
+    else requestAnimationFrame(() => setTimeout(begin)); // after the conversation is painted
     look();
     if (!view.files) aim(true);
     if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, view.files || other ? 0 : left);
@@ -55,6 +56,12 @@
     $("files").hidden = !view.files;
     $("see-path").setAttribute("aria-pressed", !view.files);
     $("see-files").setAttribute("aria-pressed", view.files);
+  }
+
+  function begin() { // draw the tree of a page that opens
+    tree.draw();
+    placeTree();
+    if (view.target < 0 && view.leaf === story.doc.leaf) follow();
   }
 
   function placeTree() {
@@ -248,7 +255,6 @@
   const wanted = (new URLSearchParams(location.search).get("find") || "").trim();
   side(!narrow.matches || Boolean(wanted));
   if (wanted) $("search").value = wanted;
-  tree.draw();
   view.leaf = -2; // nothing is drawn yet
   show();
 })((window.indexerd ||= {}));
