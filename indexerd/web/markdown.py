@@ -87,9 +87,13 @@ def typed_to_html(text: str) -> str:
 def _as_typed(lines: Sequence[str]) -> str:
     if not (text := "\n".join(lines).strip("\n")):
         return ""
+    return f'<p class="typed">{_linked(text)}</p>\n'
+
+
+def _linked(text: str) -> str:
+    """Escape a text, and make links of the addresses in it."""
     parts = enumerate(map(escape, _ADDRESS.split(text)))  # every second one is an address
-    shown = (f'<a href="{part}">{part}</a>' if at % 2 else part for at, part in parts)
-    return f'<p class="typed">{"".join(shown)}</p>\n'
+    return "".join(f'<a href="{part}">{part}</a>' if at % 2 else part for at, part in parts)
 
 
 def to_text(text: str, limit: int) -> str:
@@ -131,10 +135,16 @@ def _coloured(code: str, name: str, _attributes: str = "") -> str:
     return "".join(parts)
 
 
-def _link(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
+def _text(_renderer: RendererHTML, tokens: Sequence[Mark], at: int, _options: Any, env: Any) -> str:
+    text = tokens[at].content
+    return escape(text) if env.get("in_link") else _linked(text)
+
+
+def _link(renderer: RendererHTML, tokens: Sequence[Mark], at: int, options: Any, env: Any) -> str:
+    env["in_link"] = tokens[at].nesting > 0
     if not _LINK.match(str(tokens[at].attrs.get("href", ""))):
         tokens[at].attrs = {}  # a path on some machine
-    return renderer.renderToken(tokens, at, *more)
+    return renderer.renderToken(tokens, at, options, env)
 
 
 def _cell(renderer: RendererHTML, tokens: Sequence[Mark], at: int, *more: Any) -> str:
@@ -165,33 +175,13 @@ def _set_headings(state: StateCore) -> None:
             token.tag = f"h{min(6, len(above) + _BELOW)}"
 
 
-def _link_addresses(state: StateCore) -> None:
-    """Make links of addresses in texts."""
-    for block in state.tokens:
-        if block.type == "inline" and "://" in block.content:
-            inside, children = 0, list[Mark]()
-            for child in block.children or ():
-                inside += child.nesting if child.tag == "a" else 0
-                plain = child.type == "text" and not inside
-                children += _linked(child.content) if plain else [child]
-            block.children = children
-
-
-def _linked(text: str) -> Iterator[Mark]:
-    for at, part in enumerate(_ADDRESS.split(text)):  # every second one is an address
-        yield from [Mark("link_open", "a", 1, attrs={"href": part})] if at % 2 else ()
-        yield Mark("text", "", 0, content=part)
-        yield from [Mark("link_close", "a", -1)] if at % 2 else ()
-
-
 def _parser() -> MarkdownIt:
     options = {"html": False, "linkify": False, "maxNesting": _NESTED_MAX, "highlight": _coloured}
     options["breaks"] = True  # people and agents write lines
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
-    rules: dict[str, Any] = {"link_open": _link, "image": _image}
-    rules |= {"th_open": _cell, "td_open": _cell}
+    rules: dict[str, Any] = {"text": _text, "link_open": _link, "link_close": _link}
+    rules |= {"image": _image, "th_open": _cell, "td_open": _cell}
     parser.core.ruler.push("headings", _set_headings)
-    parser.core.ruler.push("addresses", _link_addresses)
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
     return parser
