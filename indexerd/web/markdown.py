@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
-from functools import lru_cache
 from html import escape
 from typing import Any
 
@@ -18,10 +17,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token as Mark
-from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES
-from pygments.util import ClassNotFound
 
 TEXT_MAX = 100_000  # characters; a longer text stays as it is
 CODE_MAX, LINE_MAX = 10_000, 400  # characters of code, and of its lines, that are coloured
@@ -33,7 +30,7 @@ _TAGS = (
 )
 # Others, such as make, take quadratic time for hostile code.
 _LANGUAGES = """bash sh zsh shell c cpp c++ cs csharp css diff docker dockerfile elixir go graphql
-    html ini java javascript js json json5 jsonc jsx kotlin lua markdown md php powershell
+    html ini java javascript js json json5 jsx kotlin lua markdown md php powershell
     proto py python python3 rb ruby rs rust scss sql swift toml ts tsx typescript xml yaml
     yml zig"""
 _FRAME = re.compile(r"^</?proposed_plan>$", re.MULTILINE)  # Codex writes it around a plan
@@ -113,20 +110,12 @@ def _words(token: Mark) -> Iterator[str]:
         yield "".join(parts)
 
 
-@lru_cache(maxsize=64)
-def _lexer(name: str) -> Lexer | None:
-    try:
-        return get_lexer_by_name(name, stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return None
-
-
 def _coloured(code: str, name: str, _attributes: str = "") -> str:
     """Return code as HTML, with classes if its language is known."""
-    lexer = _lexer(name.lower()) if name.lower() in _LANGUAGES.split() else None
-    if lexer is None or len(code) > CODE_MAX or max(map(len, code.split("\n"))) > LINE_MAX:
+    long = len(code) > CODE_MAX or max(map(len, code.split("\n"))) > LINE_MAX
+    if long or name.lower() not in _LANGUAGES.split():
         return escape(code, quote=False)
-    parts = list[str]()
+    lexer, parts = get_lexer_by_name(name.lower(), stripnl=False, ensurenl=False), list[str]()
     for kind, text in lexer.get_tokens(code):
         shown = escape(text, quote=False)
         short = STANDARD_TYPES.get(kind, "")
