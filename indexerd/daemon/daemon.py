@@ -41,7 +41,6 @@ from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
 from indexerd.disk import hold, holds
 from indexerd.errors import DamagedError, IndexerdError, WriteError
-from indexerd.indexing.indexer import Indexer
 from indexerd.logs import LOG
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import append_row
@@ -51,12 +50,9 @@ from indexerd.models.registry import Models
 from indexerd.paths import Places
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
-from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
-from indexerd.sources.projects import Projects
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.watch import Watch
-from indexerd.store.store import StateStore
 
 TICK_SECONDS = 4.0  # between two checks of the socket file and the reader
 SWITCH_SECONDS = 0.0005  # after which a busy reader thread yields to the event loop
@@ -84,19 +80,28 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
-        self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
-        self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)
         self.budget = Budget(places.budget, self._settings, time.time, bus.log, record)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
         self._archive = Archive(places.archive)
         self._writer = MetaWriter(self._forgotten.agents)
-        self.library = library = self._library()
+        self.library = library = Library(places, self._settings, env, home, bus)
+        library.files.exclusions.forgotten = self._forgotten.agents
         existing = filter(lambda root: os.path.exists(root.sessions), library.find_roots())  # noqa: PTH110 - never raises
         self._claims = claim(root.meta for root in existing)
-        self.pipeline = self._pipeline()
-        self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
+        self.pipeline = Pipeline(
+            library=library,
+            budget=self.budget,
+            writer=self._writer,
+            watch=Watch(self._settings().watch.mode if watching else "poll", self._hint),
+            bus=bus,
+            loaded=loaded,
+            models=Models(loaded.settings, env),
+        )
+        self.answers = Answers(
+            library.index, home=library.home, behind=lambda: library.texts.unread
+        )
         self.pipeline.on_rows = self.answers.name_index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.api = self._api()
@@ -105,41 +110,9 @@ class Daemon:
         )
         self.pipeline.on_growth = self.auto_digests.grown
 
-    def _library(self) -> Library:
-        bus = self.bus
-        library = Library(
-            self._store,
-            self._texts,
-            self._settings,
-            self._env,
-            self._home,
-            projects=Projects(self._places.state_dir),
-            report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
-            defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
-        )
-        library.files.exclusions.forgotten = self._forgotten.agents
-        return library
-
-    def _pipeline(self) -> Pipeline:
-        indexer = Indexer(
-            self.library,
-            read=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
-            budget=self.budget,
-            writer=self._writer,
-            events=self.bus,
-        )
-        return Pipeline(
-            library=self.library,
-            indexer=indexer,
-            watch=Watch(self._settings().watch.mode if self._watching else "poll", self._hint),
-            bus=self.bus,
-            loaded=self._loaded,
-            models=Models(self._settings(), self._env),
-        )
-
     def _api(self) -> Api:
         pipeline, answers, writer = self.pipeline, self.answers, self._writer
-        injected = InjectionCache(self._store, pipeline.read)
+        injected = InjectionCache(self.library.store, pipeline.read)
         pool = SessionReaderPool(partial(open_session, self.library), pipeline.read)
         sidecars = Sidecars(pipeline, answers, pool, writer, self.budget.record)
         services = Services(
@@ -189,10 +162,6 @@ class Daemon:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self.pipeline.dirty.set)
-
-    def _damaged(self, path: Path, why: str) -> None:
-        self.bus.log("cache.damaged", {"path": str(path), "reason": why})
-        self._hint()
 
     def _sweep(self) -> None:
         for root in self.library.files.roots:
@@ -272,11 +241,12 @@ class Daemon:
     async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
         """Check reader, memory, state and socket file every few seconds.
 
-        Returns when the state directory was removed.
+        Returns when the state directory was removed, or a cache is damaged.
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
-        while holds(self._places.lock, self._lock):
+        places, library = self._places, self.library
+        while holds(places.lock, self._lock) and not library.damaged:
             if not pipeline.stalled:
                 notifier.send("WATCHDOG=1")
             if pipeline.scanned.is_set():
@@ -294,7 +264,8 @@ class Daemon:
                 if blocked != was_blocked:
                     server.reject(blocked)
             await asyncio.sleep(pause)
-        self.bus.log("watch.degraded", {"reason": "the state directory was removed"})
+        why = "the state directory was removed, or a cache is damaged"
+        self.bus.log("watch.degraded", {"reason": why})
 
     def _handle_signals(self) -> asyncio.Event:
         """Reload at SIGHUP; return an event that SIGTERM and SIGINT set."""

@@ -15,11 +15,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.files import Files, Update
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
 from indexerd.meta.sidecar import read_all
+from indexerd.paths import Places
 from indexerd.privacy.redact import OwnSecrets, StoredRow
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
@@ -43,30 +45,30 @@ class Library:
 
     def __init__(
         self,
-        store: StateStore,
-        index: TextIndex,
+        places: Places,
         settings: Callable[[], Settings],
         env: Mapping[str, str],
         home: Path,
-        *,
-        projects: Projects,
-        report: Callable[[str, str], None],
-        defect: Callable[[str, Exception], None],
+        bus: EventBus,
     ) -> None:
-        """`report` gets a session with an invalid meta file, `defect` a file that was set aside."""
-        self.store = store
-        self.index = index
+        def damaged(path: Path, why: str) -> None:
+            bus.log("cache.damaged", {"path": str(path), "reason": why})
+
+        store = self.store = StateStore(places.store, damaged)
+        index = self.index = TextIndex(places.search, store, damaged)
         self._settings, self._env, self._home = settings, env, home
-        self.metas = MetaCache(store, report)
+        self.metas = MetaCache(
+            store, lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why})
+        )
         self.discovery = SessionDiscovery()
         files = self.files = Files(
             since=self.metas.since,
             title=self.discovery.title,
             exclude=lambda: settings().privacy.exclude,
-            defect=defect,
+            defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
         )
-        self.projects = projects
-        self._rows = Rows(files, self.metas, store, projects)
+        self.projects = Projects(places.state_dir)
+        self._rows = Rows(files, self.metas, store, self.projects)
         self._secrets = OwnSecrets(lambda: settings().redact.extra_patterns)
         publish = self._publish_facts
         self.texts = TextIndexer(

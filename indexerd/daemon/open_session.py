@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from indexerd.agents.pi.parse import branch_lines
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.disk import create_file, make_directory
@@ -28,17 +29,14 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.meta.model import UserFile, read_user
-from indexerd.paths import user_name
+from indexerd.paths import Places, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
-from indexerd.search.index import TextIndex
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
-from indexerd.sources.projects import Projects
 from indexerd.sources.roots import pi_folder
 from indexerd.sources.session_reader import OpenSession, row_of
-from indexerd.store.store import StateStore
 from indexerd.times import iso
 
 
@@ -135,27 +133,15 @@ def read_alone(
     row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
 ) -> Iterator[Library]:
     """Read one session into a library whose caches are in a temporary directory."""
-
-    def refuse(_path: str, bug: Exception) -> None:
-        raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
-
     _check_here(row)
     with TemporaryDirectory(prefix="indexerd-") as folder:
-        store = StateStore(Path(folder) / "store.sqlite")
-        index = TextIndex(Path(folder) / "search", store)
-        index.open()
-        library = Library(
-            store,
-            index,
-            lambda: settings,
-            env,
-            home,
-            projects=Projects(Path(folder)),
-            report=lambda _session, _why: None,
-            defect=refuse,
-        )
+        places = Places({**env, "INDEXERD_STATE_DIR": folder}, home=home)
+        library = Library(places, lambda: settings, env, home, EventBus())
         try:
+            library.index.open()
             library.only(row["agent"], row["sessionFile"], row["sessionId"])
+            for why in library.files.problems().values():
+                raise SessionUnreadableError(f"the session file cannot be read: {why}")
             yield library
         finally:
             library.close()

@@ -39,7 +39,9 @@ from indexerd.errors import (
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
 from indexerd.meta.session_row import Row
+from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
+from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
 from indexerd.sources.roots import watched
@@ -67,7 +69,8 @@ class Pipeline:
         self,
         *,
         library: Library,
-        indexer: Indexer,
+        budget: Budget,
+        writer: MetaWriter,
         watch: Watch,
         bus: EventBus,
         loaded: Loaded,
@@ -79,7 +82,7 @@ class Pipeline:
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="asked")
         self._stalled_at = math.inf  # when the thread's current work counts as hanging, `monotonic`
         self.library = library
-        self.indexer = indexer
+        self.indexer = Indexer(library, self.read, budget, writer, bus)
         self.watch = watch
         self.bus = bus
         self.loaded = loaded

@@ -147,11 +147,11 @@ class StateStore:
     def __init__(
         self,
         path: Path,
-        report: Callable[[str], None] = lambda _why: None,
+        report: Callable[[Path, str], None] = lambda _path, _why: None,
         *,
         readonly: bool = False,
     ) -> None:
-        """Open or create it; if it is damaged, `report(why)` is called once, in any thread."""
+        """Open or create it; `report(path, why)` is called once if it is damaged, in any thread."""
         self.damaged = False
         self.problem: str | None = None  # why a store opened `readonly` is empty
         self._path, self._report = path, report
@@ -174,7 +174,7 @@ class StateStore:
         except DamagedError as bad:
             _set_aside(path)
             self._writer = self._open()
-            report(str(bad))
+            report(path, str(bad))
         if not self._stamped:  # a new file
             self._checkpoint()
 
@@ -312,7 +312,7 @@ class StateStore:
             error = _state_error(bad)
             if isinstance(error, DamagedError) and not self.damaged:
                 self.damaged = True
-                self._report(str(error))
+                self._report(self._path, str(error))
             raise error from bad
 
     @contextmanager
