@@ -6,7 +6,7 @@ writes; any thread reads what was last committed. A command that runs without a 
 
 A full disk, a lock or a missing permission raises an error and loses nothing. Damage means that
 SQLite reports corruption, that a value does not decode, or that something else changed the file:
-when the store is next closed or opened, the file is set aside and a new one is made.
+when the store is next closed or opened, the file is deleted and a new one is made.
 
 SQLite does not notice a flipped byte within a value. So only this class checkpoints the log, and
 writes a checksum of the whole file to `<name>.sum`. Until the next checkpoint only the log changes,
@@ -19,7 +19,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import sqlite3
 import sys
 import threading
@@ -43,7 +42,6 @@ from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
 VERSION = 19
-_ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
@@ -172,7 +170,7 @@ class StateStore:
         try:
             self._writer = self._open()
         except DamagedError as bad:
-            _set_aside(path)
+            _delete(path)
             self._writer = self._open()
             report(path, str(bad))
         if not self._stamped:  # a new file
@@ -249,7 +247,7 @@ class StateStore:
         return db
 
     def close(self) -> None:
-        """Close the file; set it aside if it is damaged."""
+        """Close the file; delete it if it is damaged."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -260,12 +258,11 @@ class StateStore:
             self._writer = None
             if self.damaged:
                 with suppress(OSError):
-                    _set_aside(self._path)
+                    _delete(self._path)
         self._close_file()
 
     def fold(self) -> None:
-        """Checkpoint the log and delete a store set aside, so that deleted data is in neither."""
-        shutil.rmtree(self._path.with_name(_ASIDE), ignore_errors=True)
+        """Checkpoint the log, so that deleted data is no longer in it."""
         self._checkpoint()
 
     def _checkpoint(self) -> None:
@@ -642,13 +639,10 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _set_aside(path: Path) -> None:
-    """Move a store's files, or anything else in their place, into a directory next to them."""
-    aside = path.with_name(_ASIDE)
-    remove(aside)
-    aside.mkdir(mode=0o700)
+def _delete(path: Path) -> None:
+    """Delete a store's files, or anything else in their place."""
     for file in path.parent.glob(f"{path.name}*"):
-        file.replace(aside / file.name)
+        remove(file)
 
 
 def _opened(cursor: str) -> tuple[int, float, str]:
