@@ -50,10 +50,8 @@ class Notifier:
     def __init__(self, env: Mapping[str, str]) -> None:
         path = env.get("NOTIFY_SOCKET", "")
         self._address = f"\0{path[1:]}" if path.startswith("@") else path  # an abstract name
-        ours = env.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
-        micros = env.get("WATCHDOG_USEC", "") if path and ours else ""
         # The longest time between two pings; 0: systemd wants none.
-        self.watchdog_seconds = int(micros) / 1e6 if micros.isdecimal() else 0.0
+        self.watchdog_seconds = int(env.get("WATCHDOG_USEC") or 0) / 1e6
 
     def send(self, message: str) -> None:
         """Send a message; never raises. Messages that are sent only once may wait a second."""
