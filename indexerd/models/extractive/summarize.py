@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 
 from indexerd.entries import Stretch
 from indexerd.models.extractive import lexicon
@@ -113,17 +113,8 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
         messages[-1][0] == "user" or lexicon.SPEAKING.match(lines[-1]) or lines[-1].endswith("?")
     ):
         parts[DOING] = lines[-1:]
-    last_answer = next((text for role, text in reversed(messages) if role != "user"), "")
-    found = (item for item in parts[NEXT] if item.strip(" :") not in _ANNOUNCED)
-    parts[NEXT] = [*_listed_next(last_answer), *found]
+    parts[NEXT] = [item for item in parts[NEXT] if item.strip(" :") not in _ANNOUNCED]
     return {kind: _distinct(items) for kind, items in parts.items()}
-
-
-def _listed_next(answer: str) -> list[str]:
-    """Return the items of the list below an answer's last heading "Next steps"."""
-    _, *listed = _AHEAD.split(answer)
-    lines = (_BULLET.split(line, maxsplit=1) for line in "".join(listed[-1:]).split("\n") if line)
-    return [tidy(found[-1]) for found in takewhile(lambda found: len(found) > 1, lines)]
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
@@ -139,10 +130,6 @@ def _words(text: str) -> str:
 
 
 _HEAD = lazy_pattern(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*|\d\. ([A-Z][\w ]{1,40}):")
-_AHEAD = lazy_pattern(
-    r"^(?:#{1,6} |\*\*)[^\w\n]*(?:next steps?|remaining(?: steps| work)?|to-?do)[^\w\n]*\n+",
-    re.IGNORECASE | re.MULTILINE,
-)
 _BY_CLAUDE = "Primary Request and Intent:"
 _ASIDE = lazy_pattern(
     r"If you need specific details from before compaction|(?:Please )?[Cc]ontinue the conversation"

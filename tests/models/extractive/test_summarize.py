@@ -120,7 +120,7 @@ def test_any_range_is_summarized_within_its_limit(stretch: Stretch) -> None:
 
 
 def test_a_compaction_of_claude_code_is_taken_over_by_its_sections() -> None:
-    """Code, prompts and the introduction are left out; the last answer's list is what is next."""
+    """Code, prompts and the introduction are left out."""
     earlier = """This session is being continued from a previous conversation.
 
 Summary:
@@ -143,13 +143,11 @@ Summary:
    - Remove the old crontab
 
 If you need specific details from before compaction, read the full transcript at: /x.jsonl"""
-    answer = "Tested.\n\n## Next Steps\n\n1. Deploy **it** to staging\n2. Tell the team\n\nBye."
-    text = told("checkpoint", ("assistant", answer), previous=earlier, max_tokens=2000)
+    text = told("checkpoint", ("assistant", "Tested."), previous=earlier, max_tokens=2000)
     parts = {part.split("\n")[0]: part.split("\n")[1:] for part in text.split("\n\n")}
     assert parts["## Goal"] == ["- Rewrite the billing import"]
     assert parts["## Critical Context"] == ["- Amounts are integer cents"]
-    following = ["- Remove the old crontab", "- Deploy it to staging", "- Tell the team"]
-    assert parts["## Next Steps"] == following
+    assert parts["## Next Steps"] == ["- Remove the old crontab"]
 
 
 def test_a_megabyte_of_unclosed_tags_is_survived() -> None:
