@@ -287,7 +287,7 @@ class _Session:
         newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
         for age, answer in enumerate(newest_first):
             for s in answer[:_ANSWER]:
-                done = lexicon.DONE.search(s.text)
+                done = bool(lexicon.DONE.search(s.text))
                 if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:
                     worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
                     worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
@@ -305,7 +305,7 @@ class _Session:
             return 0.0
         if lexicon.SPEAKING.match(text) or lexicon.COMING.search(text):
             return 0.0
-        done, brief = lexicon.DONE.search(text), len(text.split()) < _BRIEF
+        done, brief = bool(lexicon.DONE.search(text)), len(text.split()) < _BRIEF
         if (brief or text[-1] == ":") and not done and text.isascii():
             return 0.0  # a heading, or half a sentence
         worth = 1.0 + 0.4 * done
@@ -379,7 +379,7 @@ def _title(text: str) -> str:
     return headline(subject if topics(scope) <= topics(subject) else f"{scope}: {subject}")
 
 
-def _states(sentence: _Sentence, cue: lexicon.Cue) -> bool:
+def _states(sentence: _Sentence, cue: re.Pattern[str]) -> bool:
     """Whether a sentence with a cue states a choice, and neither asks nor proposes one."""
     text = sentence.text
     if not cue.search(text) or len(meaning(sentence.terms)) <= 2:  # noqa: PLR2004 - "do that"

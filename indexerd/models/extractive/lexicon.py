@@ -15,18 +15,8 @@ _BEGUN = (  # words before a sentence's first word
 )
 
 
-class Cue:
-    """A pattern in lower case: to lower a text first is twice as fast as `re.IGNORECASE`."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = lazy_pattern(pattern)
-
-    def search(self, text: str) -> bool:
-        return self._pattern.search(text.lower()) is not None
-
-
-def _cue(words: str) -> Cue:
-    return Cue(rf"\b(?:{words})(?!\w)")
+def _cue(words: str) -> re.Pattern[str]:
+    return lazy_pattern(rf"\b(?:{words})(?!\w)", re.IGNORECASE)
 
 
 def _opening(words: str) -> re.Pattern[str]:
@@ -41,9 +31,10 @@ WISH = _opening(  # of a user
     r"|replace|research|review|set up|split|support|test|translate|uninstall|update|use|write"
 )
 POINTING = _cue(r"it|this|that|these|those|them|here|you|your|question \d+")
-MUSING = Cue(
+MUSING = lazy_pattern(
     r"(?:[?\uff1f吗呢]|か|教えて.{0,6})\W{0,4}$"
-    r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b"
+    r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b",
+    re.IGNORECASE,
 )
 TELLING = _opening(  # a statement or a question, no wish
     r"i|i'm|i've|i'd|my|here|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
@@ -74,12 +65,13 @@ ENDED = _cue(  # the state that a session was left in
     r"\d+(?:/\d+)? (?:\w+ )?(?:tests|passe[ds]|passing)|pushed|deployed|up to date|uncommitted"
     r"|(?:build|lint|tests?|typecheck)\W{1,4}(?:pass|fail)\w*|not (?:yet )?(?:run|committed|pushed)"
 )
-DONE = Cue(
+DONE = lazy_pattern(
     r"\b(?:fixe[sd]|add(?:s|ed)|implement(?:s|ed)|create[sd]|wrote|updated|remove[sd]|rename[sd]|move[sd]"
     r"|migrated|resolve[sd]|refactored|deployed|merged|committed|pass(?:es|ed)?|replace[sd]|works"
     r"|extracted|opened|pushed|consolidated|simplified|converted|documented|released|restored"
     r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries)(?!\w)"
-    r"|ました|完了|完成|已|готово|создан|добавлен|исправлен|criad|adicionad|corrigid|atualizad"
+    r"|ました|完了|完成|已|готово|создан|добавлен|исправлен|criad|adicionad|corrigid|atualizad",
+    re.IGNORECASE,
 )
 CHOSEN = _cue(  # an agent
     r"decided (?:to|on|against|not)|decision (?:is|was)|(?:we|i) chose|chose to|opted (?:for|to)"

@@ -70,7 +70,7 @@ _ANNOUNCED |= {
 }
 _SPARSE = ("segment",)  # without empty headings
 
-_CUES: dict[str, lexicon.Cue | re.Pattern[str]] = {  # the first match gives the kind of a sentence
+_CUES = {  # the first match gives the kind of a sentence
     BLOCKED: lexicon.BLOCKED,
     NEXT: lexicon.NEXT,
     CHOSEN: lexicon.CHOSEN,
