@@ -69,22 +69,24 @@ _QUERY_CODES = {
     "model_unavailable": "QUERY_MODEL_UNAVAILABLE",
     "provider_unavailable": "QUERY_TRANSPORT_FAILED",
     "timeout": "QUERY_TRANSPORT_FAILED",
+    "daemon_down": "QUERY_TRANSPORT_FAILED",
     "model_output_invalid": "QUERY_INVALID_OUTPUT",
     "budget_exhausted": "QUERY_MODEL_UNAVAILABLE",
     "context_too_large": "QUERY_TRANSPORT_FAILED",
 }
+_GONE, _UNKNOWN = "SESSION_FILE_MISSING", "UNKNOWN_QUERY_SESSION_ERROR"
+_CODED = frozenset({*_QUERY_CODES.values(), _GONE, _UNKNOWN})
 
 
 @contextmanager
 def coded(method: str) -> Iterator[None]:
-    """Add the `upstream` code to every error of `query_session` that leaves this block."""
+    """Add the `upstream` code to every error of `query_session` that leaves this block without."""
     try:
         yield
     except IndexerdError as bad:
-        if method == "query_session":
-            gone = isinstance(bad, FileGoneError)
-            code = _QUERY_CODES.get(bad.kind, "UNKNOWN_QUERY_SESSION_ERROR")
-            bad.upstream = "SESSION_FILE_MISSING" if gone else code
+        if method == "query_session" and bad.upstream not in _CODED:
+            code = _QUERY_CODES.get(bad.kind, _UNKNOWN)
+            bad.upstream = _GONE if isinstance(bad, FileGoneError) else code
         raise
 
 

@@ -244,6 +244,21 @@ def test_errors_of_the_socket_are_tool_errors(daemon: Acting) -> None:
     assert not [text for text in strings(told) if "<system>" in text or "\n" in text]
 
 
+def test_a_failed_question_keeps_the_daemons_code(daemon: Acting) -> None:
+    """S0.64: it tells a deleted file from an unknown session; without one, the kind decides."""
+
+    def refuse(_params: Any) -> Any:
+        raise Refusal("not_found", "gone", **data)
+
+    daemon.answers["query_session"] = refuse
+    asked: dict[str, Any] = {"session": ID, "question": "Why?"}
+    data: dict[str, Any] = {"upstream": "SESSION_FILE_MISSING"}
+    assert error_of(call(desk(daemon), "query_session", **asked))["upstream"] == data["upstream"]
+    data = {}
+    told = error_of(call(desk(daemon), "query_session", **asked))
+    assert told["upstream"] == "SESSION_NOT_FOUND"
+
+
 def test_wrong_arguments_are_usage_errors(daemon: Acting) -> None:
     for name, secret in (
         ("limit", {"query": "hush", "limit": 0}),
