@@ -65,7 +65,7 @@ _OF_ROLE = {
 }
 _SHELL_NOTE = "The following tool was executed by the user"
 _UNDONE = frozenset({"pending", "running", "streaming"})
-_ASKING = "question"  # the tool that asks the user
+ASKING = "question"  # the tool that asks the user
 _DONE, _FAILED = ("completed", "success", ""), "error"
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
 _FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
@@ -159,7 +159,7 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
         # A fork copies messages with new ids, but with their times.
         tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
     for part in _parts(line):
-        if part.get("tool") == _ASKING and _status(part) in _UNDONE:
+        if part.get("tool") == ASKING and _status(part) in _UNDONE:
             tree.asking, tree.asked = row, question_in(as_dict(part.get("state")).get("input"))
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled

@@ -7,7 +7,8 @@
 
 `titles` are those that the log of a database's changes has for the session, oldest first.
 A session is read whole at each change: records are rewritten in place, deleted, or hidden by a
-revert. The brief form of a message, for a scan, has cut texts, and only the status of a tool call.
+revert. The brief form of a message, for a scan, has cut texts, and of a tool call only the status
+and what it asks the user.
 
 Version 1 of the database keeps a session in the tables session, message and part; version 2 in
 session_v2 and session_message. If a session is in both, the older copy is ignored. Columns vary by
@@ -38,6 +39,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.json_lines import as_dict, as_list, parse_object, string, time_ms
+from indexerd.agents.opencode import ASKING
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
@@ -231,7 +233,10 @@ def _tool(part: Record, *, full: bool) -> Record:
     """Return a call and its result, with the names of version 1."""
     state, tool = as_dict(part.get("state")), part.get("tool", part.get("name"))
     if not full:
-        return {"type": "tool", "tool": tool, "state": {"status": state.get("status")}}
+        brief = {"status": state.get("status")}
+        if tool == ASKING:
+            brief["input"] = _bounded(state.get("input"))
+        return {"type": "tool", "tool": tool, "state": brief}
     kept = {key: _bounded(value) for key, value in state.items() if key != "input"}
     kept["input"] = state.get("input")
     if isinstance(state.get("error"), dict):  # of version 2

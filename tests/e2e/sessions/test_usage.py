@@ -237,7 +237,7 @@ def opencode(world: World, _home: Path) -> tuple[str, Callable[[], Any]]:
     rows.tick(int(1000 * time.time()) - rows.tick())  # nobody waits for years
     rows.said("ses_a", "msg_1", "user", "Which database?")
     rows.message("ses_a", "msg_2", "assistant", modelID="m", providerID="p")
-    state = {"status": "running", "input": {"questions": []}}
+    state = {"status": "running", "input": {"questions": [{"question": "SQLite or files?"}]}}
     rows.part("ses_a", "msg_2", "prt_1", type="tool", callID="c", tool="question", state=state)
     done = "UPDATE part SET data = replace(data, 'running', 'completed'), time_updated = ?"
     return "ses_a", lambda: rows.run(done, rows.tick())
@@ -250,6 +250,7 @@ def test_a_session_that_asks_the_user_waits(world: World, home: Path) -> None:
     with world.daemon():
         for session_id in replies:
             wait(world, session_id, state="waiting")
+        wait(world, "ses_a", question="SQLite or files?")
         assert {*listed(world, state="waiting")} == replies.keys()
         assert world.run("list", "--all").count("(waiting) ") == len(asking)
         command, env = [sys.executable, "-m", "indexerd", "resume"], {**world.env, "TERM": "xterm"}
