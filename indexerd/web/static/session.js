@@ -9,6 +9,7 @@
   const { story, tree, talk, about, edits } = indexerd;
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");
+  const FRAMES = 3; // in which what is visible of the conversation is drawn; then comes the tree
   const NEAR = 20; // entries after the one that is read, as those of a client have no row
   let view = { leaf: -1, target: -1, files: false };
   let left = 0; // how far the conversation was scrolled when the files were shown
@@ -41,7 +42,7 @@
     const other = view.leaf !== before.leaf;
     if (other) talk.draw(view.leaf);
     if (before.leaf > -2) placeTree();
-    else requestAnimationFrame(() => setTimeout(begin)); // after the conversation is painted
+    else afterFrames(FRAMES, begin);
     look();
     if (!view.files) aim(true);
     if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, view.files || other ? 0 : left);
@@ -56,6 +57,10 @@
     $("files").hidden = !view.files;
     $("see-path").setAttribute("aria-pressed", !view.files);
     $("see-files").setAttribute("aria-pressed", view.files);
+  }
+
+  function afterFrames(left, work) {
+    requestAnimationFrame(() => (left > 1 ? afterFrames(left - 1, work) : setTimeout(work)));
   }
 
   function begin() { // draw the tree of a page that opens
