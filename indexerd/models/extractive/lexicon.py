@@ -108,7 +108,8 @@ PASTED = lazy_pattern(
     r"|\w@[\w.-]+ \S+ [%$#] |^Command “"
     r"|^(?i:(?:sudo|npm|npx|pnpm|yarn|pip3?|brew|apt(?:-get)?|curl|chmod|chown|ssh|cd) )"
     r"|^(?i:you are an? |act as |tu es une? |eres una? |você é uma? |du bist eine? |你是|あなたは)"
-)  # no prose
+    r"|^(?i:generate a file named AGENTS\.md|(?:please )?analy[sz]e this codebase and create a)"
+)  # no prose, or an agent's own prompt (/init)
 TYPE = lazy_pattern(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
     r"|initial(?: commit)?)(?:\(([^)]{0,40})\))?!?:)?\s*",

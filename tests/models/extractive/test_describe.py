@@ -55,6 +55,12 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
     assert of(**known).name == name
 
 
+def test_what_a_client_asks_by_init_names_no_session_with_other_work() -> None:
+    init = "Generate a file named AGENTS.md that serves as a contributor guide for this repository."
+    assert of(("user", init), ("assistant", "Done."), *WORK).name.startswith("Make the deadline")
+    assert of(("user", init), ("assistant", "Done.")).name.startswith("Generate a file named")
+
+
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
