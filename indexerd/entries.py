@@ -179,6 +179,7 @@ class Entry(msgspec.Struct, frozen=True):
     next_model: str | None = None  # set by a setting
     thinking_level: str | None = None  # empty: there is none
     stop_reason: str = ""
+    ended: str = ""  # when its agent had finished it, if it began earlier, at `timestamp`
     error: str = ""
     custom_type: str | None = None  # an extension's name for its `data`
     data: Any = None

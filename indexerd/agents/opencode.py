@@ -263,7 +263,8 @@ def read(data: bytes, entry_id: str) -> Entry:
     answers, role, error = kind is Kind.ASSISTANT, string(line.get("role")), line.get("error")
     marker = kind is Kind.OTHER and what.code != PROMPTED
     tools = [part for part in parts if part.get("type") == "tool"] if answers else []
-    at = time_ms(as_dict(line.get("time")).get("created")) or time_ms(line.get("at"))
+    clock = as_dict(line.get("time"))
+    at, ended = time_ms(clock.get("created")) or time_ms(line.get("at")), clock.get("completed")
     fields: Fields = {}
     if kind is Kind.COMPACTION:
         fields["compaction"] = _compaction(line, before)
@@ -294,6 +295,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         thinking=tuple([text for text in thoughts if text.strip()]) if answers else (),
         images=sum([_images(part) for part in parts]),
         results=tuple([_result(part) for part in tools if _status(part) in (*_DONE, _FAILED)]),
+        ended=iso_of_ms(time_ms(ended)) if ended else "",
         **fields,
     )
 

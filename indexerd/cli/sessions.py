@@ -143,8 +143,8 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     row, meta = _marked(answer["session"]), answer["meta"]
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
-    if row["nameSource"] == "agent" and row["name"] != row.get("agentTitle"):  # of two subjects
-        by["agent"] = f"{row['agent']} and {row.get('model')}"
+    if model := row["name"] != row.get("agentTitle") and row.get("model"):  # of two subjects
+        by["agent"] = f"{row['agent']} and {model}"
     row["namedBy"] = by[row["nameSource"]]
     row["createdAt"] = words.began(row)
     for key in ("filesModified", "filesRead"):
@@ -153,8 +153,8 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     if row.get("parentSessionId") and not row.get("subagent"):
         row["fork"] = words.FORK
     if helped := row.get("subagents"):
-        paid = cost(helped["costUsd"], helped["costEstimatedUsd"])
-        row["subagents"] = ", ".join(filter(None, (f"{helped['sessions']:,}", paid)))
+        paid = cost(helped["costUsd"], helped["costEstimatedUsd"], helped["unpricedTokens"])
+        row["subagents"] = f"{helped['sessions']:,}, {paid or 'cost not known'}"
     yield from render.heading(row["name"])
     yield from (*(render.paragraph(row["description"]) if row["description"] else ()), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")

@@ -154,6 +154,7 @@ class Answers:
         rows = self._store.get_many(found).values()
         keys = ("costUsd", "costEstimatedUsd")
         costs = {key: round(sum(row.get(key) or 0 for row in rows), 6) for key in keys}
+        costs["unpricedTokens"] = sum(map(_unpriced, rows))
         return {"subagents": {"sessions": len(rows), **costs}} if rows else {}
 
     def meta(self, row: Row) -> MetaFile | None:
@@ -221,3 +222,9 @@ class Answers:
         if not above:
             raise NotFoundError(f"no session {own}")
         return self._store.children([at]), at
+
+
+def _unpriced(row: Row) -> int:
+    """Return how many tokens of a session have no known price; its row tells it if others have."""
+    priced = any(row.get(key) is not None for key in ("costUsd", "costEstimatedUsd"))
+    return row.get("unpricedTokens", 0) if priced else sum((row.get("tokens") or {}).values())

@@ -91,6 +91,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     time: str
     text: str  # of a tool's only result: its text
     sent: str = ""  # in an export as JSON: what the model got in place of a prompt's text
+    ended: str = ""  # when it was finished, if later
     parent_id: str | None = None
     above: int = -2  # place of the parent in the list, or ROOT
     ordinal: int = -1
@@ -198,6 +199,7 @@ def node_of(
         kind=kind,
         type=shown_word(entry.type),
         time=shown_word(entry.timestamp),
+        ended=shown_word(entry.ended),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
         sent=room.fit(entry, "sent", "\n".join(entry.as_sent)) if asks and room.whole else "",
         role=shown_word(entry.role) if entry.role else None,

@@ -71,6 +71,18 @@ def test_a_page_opens_without_any_request(tabs: Tabs, page_file: Path) -> None:
     expect(page.locator(".range .digest")).to_contain_text(f"No Redis. {EVIL}")
 
 
+def test_a_turn_lasts_until_its_last_answer(tabs: Tabs, tmp_path: Path) -> None:
+    """Not until a setting that is written when the next turn begins."""
+    entries = [
+        said("a", None, "user", "Begin."),
+        said("b", "a", "assistant", "Done.", at=46),
+        entry("thinking_level_change", "c", "b", 3000, thinkingLevel="high"),
+        said("d", "c", "user", "Go on.", at=3001),
+    ]
+    page = opened(tabs, page_of(tmp_path, entries))
+    expect(page.locator("#path article.user header").first).to_contain_text("46 s")
+
+
 def test_the_policy_blocks_injected_content(tabs: Tabs, page_file: Path) -> None:
     """The page's policy blocks an injected script, image or style."""
     page = opened(tabs, page_file)

@@ -44,8 +44,9 @@
   }
 
   function paid(session) { // by it, and by its sub-agents
-    const { subagents = {} } = session, own = cost(session), theirs = cost(subagents);
-    return [own, theirs && `${theirs} in ${count(subagents.sessions, "sub-agent")}`].filter(Boolean).join(" + ");
+    const { subagents = {} } = session;
+    const theirs = cost(subagents) || (subagents.unpricedTokens && "unknown cost");
+    return [cost(session), theirs && `${theirs} in ${count(subagents.sessions, "sub-agent")}`].filter(Boolean).join(" + ");
   }
 
   function brief(session) { // what matters most, in one line

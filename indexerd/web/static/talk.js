@@ -12,6 +12,7 @@
   const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions or files shown of a digest
   const ALONE = new Set(["user", "reply", "task", "plan", "compaction", "branch_summary", "custom", "bash"]);
+  const WORK = new Set(["assistant", "tool", "call"]); // settings may be written when the next turn begins
   const box = $("path");
   let items = new Map(); // by key
   let spots = new Map(); // place -> item
@@ -148,12 +149,12 @@
   }
 
   function turn(place) { // how long the work lasted that a prompt began
-    const path = story.pathTo(leafNow), { nodes } = story;
-    const at = path.indexOf(place);
-    let end = at + 1;
-    while (end < path.length && (nodes[path[end]].kind !== "user" || nodes[path[end]].hidden)) end++;
-    const last = path.slice(at, end).map((one) => moment(nodes[one].time)).filter(Boolean).pop();
-    const begun = moment(nodes[place].time);
+    const path = story.pathTo(leafNow), { nodes } = story, begun = moment(nodes[place].time);
+    let last = 0;
+    for (const { kind, hidden, time, ended } of path.slice(path.indexOf(place) + 1).map((one) => nodes[one])) {
+      if (kind === "user" && !hidden) break;
+      if (WORK.has(kind)) last = Math.max(last, moment(ended || time) || 0);
+    }
     return begun && last > begun ? lasted(last - begun) : "";
   }
 

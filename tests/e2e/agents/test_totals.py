@@ -228,3 +228,17 @@ def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
     assert (whole["costUsd"], whole["durationMs"]) == (turns / 2, (2 * turns - 1) * 1000)
     assert [sums for sums in seen if sums not in ({}, whole)] == []
     assert totals["inputTokens"] == turns
+
+
+def test_an_answer_of_opencode_ends_when_it_is_completed(bare_world: World) -> None:
+    """Its time is when it began; a page tells by its end how long a turn lasted."""
+    rows = opencode_rows(bare_world)
+    rows.session("ses_a")
+    rows.said("ses_a", "msg_1", "user", "Begin.")
+    began = rows.tick()
+    times = {"created": began, "completed": began + 46_000}
+    rows.said("ses_a", "msg_2", "assistant", "Done.", time=times, modelID="m", providerID="p")
+    bare_world.read_once()
+    _, answer = json.loads(bare_world.run("export", "ses_a", "--format", "json"))["nodes"]
+    taken = [datetime.fromisoformat(answer[key]) for key in ("time", "ended")]
+    assert taken[1] - taken[0] == timedelta(seconds=46)

@@ -266,19 +266,28 @@ def test_what_sub_agents_cost_stands_beside_what_their_parent_did(world: World, 
     parent = ClaudeSession(home)
     folder = parent.path.with_suffix("") / "subagents"
     helpers = [ClaudeSession(home, folder=folder, session_id=f"agent-{n}") for n in range(2)]
-    for session in (parent, *helpers):
-        more = {} if session is parent else {"sessionId": parent.id, "isSidechain": True}
+    other = ClaudeSession(home)
+    folder = other.path.with_suffix("") / "subagents"
+    unpriced = ClaudeSession(home, folder=folder, session_id="agent-9")
+    for session in (parent, *helpers, other, unpriced):
+        above = other if session is unpriced else parent
+        alone = session in (parent, other)
+        more = {} if alone else {"sessionId": above.id, "isSidechain": True}
         session.prompt("Begin.", **more)
         usage = {"input_tokens": 100_000, "output_tokens": 0}
-        said = {"id": "msg_1", "role": "assistant", "model": "claude-opus-4-5", "content": "Done."}
+        model = "nobody-knows" if session is unpriced else "claude-opus-4-5"
+        said = {"id": "msg_1", "role": "assistant", "model": model, "content": "Done."}
         session.line(
             "assistant", message=said | {"usage": usage, "stop_reason": "end_turn"}, **more
         )
     world.run("run", "--once")
     row = world.run("--json", "show", parent.id)["session"]
     assert row["costEstimatedUsd"] == 0.5
-    assert row["subagents"] == {"sessions": 2, "costUsd": 0, "costEstimatedUsd": 1.0}
+    costs = {"costUsd": 0, "costEstimatedUsd": 1.0, "unpricedTokens": 0}
+    assert row["subagents"] == {"sessions": 2} | costs
     assert re.search(r"^sub-agents +2, ~\$1.00$", world.run("show", parent.id), re.MULTILINE)
+    unknown = world.run("show", other.id)
+    assert re.search(r"^sub-agents +1, cost not known$", unknown, re.MULTILINE)
     assert "- Cost of sub-agents: ~$1.00" in world.run("export", parent.id, "--format", "md")
 
 
