@@ -43,7 +43,7 @@ BARS_MAX = 100  # of a picture
 
 
 async def usage_page(daemon: Daemon, request: Request) -> Response:
-    """Show the page for the range that the address names, or 90 days."""
+    """Show the page for the range that the address names: without one, where there is use."""
     name = request.query_params.get("range", "")
     name = name if name in RANGES else ""
     days, today = RANGES[name][1], datetime.now(UTC).date()
@@ -51,6 +51,8 @@ async def usage_page(daemon: Daemon, request: Request) -> Response:
     try:
         asked = {"since": str(today - timedelta(days=days - 1))} if days else {}
         answer = await daemon.read("usage", asked)
+        if not (name or answer["days"]):
+            name, days, answer = "all", 0, await daemon.read("usage", {})
         year = str(today - timedelta(days=7 * WEEKS))
         whole = await daemon.read("usage", {"since": year}) if days else answer
         shown |= _shown(answer, whole["days"], today, days, str(daemon.home).rstrip("/"))

@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from indexerd.web.server import Running, find_running
-from tests.e2e.world import World, hooked, until
+from tests.e2e.world import World, clock, hooked, until
 
 pytestmark = pytest.mark.faults
 
@@ -38,6 +39,21 @@ def test_the_daemon_runs_the_view(world: World) -> None:
         world.listen("")
         daemon.send_signal(signal.SIGHUP)
         until(lambda: not find_running(world.state), "the view's end")
+
+
+def test_usage_opens_where_there_is_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a range, all time is shown if nothing was used lately."""
+    monkeypatch.setattr(clock, "now", datetime(2025, 1, 1, tzinfo=UTC))
+    session = world.session(3)
+    world.listen()
+    with world.daemon(), httpx2.Client(follow_redirects=True) as browser:
+        until(lambda: find_running(world.state), "the view's start")
+        until(lambda: world.call("usage")["days"], "the session's use")
+        found = world.run("web", "--json", session.id)
+        browser.get(found["link"])
+        shown = browser.get(f"{found['url']}/usage").text
+        assert '<a href="/usage?range=all" aria-current="page">' in shown
+        assert "Nothing was used yet." in browser.get(f"{found['url']}/usage?range=30d").text
 
 
 STARTS = """\
