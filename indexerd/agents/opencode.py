@@ -66,6 +66,7 @@ _OF_ROLE = {
 _SHELL_NOTE = "The following tool was executed by the user"
 _UNDONE = frozenset({"pending", "running", "streaming"})
 ASKING = "question"  # the tool that asks the user
+OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes and a note
 _DONE, _FAILED = ("completed", "success", ""), "error"
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
 _FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
@@ -354,7 +355,15 @@ def _result(part: Fields) -> ToolResult:
         kept = string(of.get("output")) if of.get("interrupted") is True else ""
         text = kept or string(state.get("error")) or joined
     name, call = string(part.get("tool")), string(part.get("callID"))
-    return ToolResult(call, name, text, cleared=_is_cleared(part), reply=opencode_answers(state))
+    reply, diff = opencode_answers(state), _diff(as_dict(state.get("metadata")).get("diff"))
+    return ToolResult(call, name, text, cleared=_is_cleared(part), reply=reply, patch=diff)
+
+
+def _diff(stored: object) -> tuple[str, ...]:
+    """Return the lines of a stored diff, "@@" between its parts; none of one that was cut."""
+    _head, _, rest = string(stored).partition("\n@@")
+    lines = rest.split("\n")[1:] if len(string(stored)) < OUTPUT else []
+    return tuple(["@@" if line.startswith("@@") else line for line in lines])
 
 
 def _is_cleared(part: Fields) -> bool:

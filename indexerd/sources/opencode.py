@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from indexerd.agents.json_lines import as_dict, as_list, parse_object, string, time_ms
-from indexerd.agents.opencode import ASKING
+from indexerd.agents.opencode import ASKING, OUTPUT
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
@@ -47,7 +47,6 @@ from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.tail import Block, Cursor, Look
 
 BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
-OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes and a note
 NESTING_MAX = 32  # of a part's fields
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions of each version that are checked when the database changes

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from indexerd.agents.opencode import read
+from indexerd.agents.opencode import OUTPUT, read
 from indexerd.entries import Entry, ToolResult
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.opencode import BRIEF_TEXT, OUTPUT, Database
+from indexerd.sources.opencode import BRIEF_TEXT, Database
 from indexerd.sources.opencode import look_in_database as look
 from indexerd.sources.source import DATABASE, Source
 from indexerd.sources.tail import Block, Look, Verdict

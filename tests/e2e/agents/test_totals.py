@@ -242,3 +242,30 @@ def test_an_answer_of_opencode_ends_when_it_is_completed(bare_world: World) -> N
     _, answer = json.loads(bare_world.run("export", "ses_a", "--format", "json"))["nodes"]
     taken = [datetime.fromisoformat(answer[key]) for key in ("time", "ended")]
     assert taken[1] - taken[0] == timedelta(seconds=46)
+
+
+def test_an_edit_of_opencode_is_shown_as_it_changed_the_file(bare_world: World) -> None:
+    """By the diff that opencode stored: it may have replaced a text in several places."""
+    head = "Index: /w/a.py\n===\n--- /w/a.py\n+++ /w/a.py\n@@ -1,1 +1,1 @@\n"
+    diff = f"{head}-one\n+two\n@@ -9,2 +9,2 @@\n x\n-one\n+two\n"
+    given = {"filePath": "/w/a.py", "oldString": "one", "newString": "two", "replaceAll": True}
+    rows = opencode_rows(bare_world)
+    for session_id, stored in (("ses_a", diff), ("ses_b", "x" * 60_001), ("ses_c", None)):
+        rows.session(session_id)
+        rows.said(session_id, f"msg_1{session_id}", "user", "Begin.")
+        rows.said(session_id, f"msg_2{session_id}", "assistant", "Done.")
+        state = {
+            "status": "completed",
+            "input": given,
+            "output": "ok",
+            "metadata": {"diff": stored},
+        }
+        message, part = f"msg_2{session_id}", f"prt_{session_id}"
+        rows.part(session_id, message, part, type="tool", callID="c", tool="edit", state=state)
+    bare_world.read_once()
+    shown = []
+    for session_id in ("ses_a", "ses_b", "ses_c"):
+        text = bare_world.run("export", session_id, "--format", "json")
+        (call,) = json.loads(text)["nodes"][1]["calls"]
+        shown.append(call["edits"][0]["diff"].split("\n"))
+    assert shown == [["-one", "+two", "@@", " x", "-one", "+two"], *[["-one", "+two"]] * 2]
