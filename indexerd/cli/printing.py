@@ -82,13 +82,14 @@ def fitted(cell: str, width: int) -> str:
 
 
 def cut(cell: str, width: int) -> str:
-    """Cut a cell to a width in columns; a plain word is not cut."""
+    """Cut a cell to a width in columns; a plain word is not cut, but Chinese has no spaces."""
     import wcwidth
 
     if wcwidth.width(cell) > width:
         start = wcwidth.clip(cell, 0, width - 1)
         words, _, part = start.rpartition(" ")
-        plain = len(part) <= _WORD and (part.lstrip("(") + cell[len(start)]).isalpha()
+        spaced = wcwidth.width(part) == len(part) <= _WORD
+        plain = spaced and (part.lstrip("(") + cell[len(start)]).isalpha()
         cell = f"{(words if words and plain else start).rstrip()}…"
     return cell
 

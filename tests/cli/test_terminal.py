@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from wcwidth import width
 
+from indexerd.cli import printing
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
 from tests.e2e.forked import ran
@@ -71,6 +72,20 @@ def test_plain_words_are_not_broken(home: Home, columns: int) -> None:
             assert len(line) <= columns or longest > columns - 14 or line.startswith("resume")
     home.world.call("update", ref=key, title=None)
     assert title in " ".join(shown[f"show {key}"].split())
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "wanted"),
+    [
+        ("Web search機能を追加したので", 20, "Web search機能を追…"),
+        ("Добавь сортировку", 12, "Добавь…"),
+        ("(docs) Add sorting", 13, "(docs) Add…"),
+    ],
+)
+def test_chinese_is_cut_anywhere_and_other_words_are_not(
+    text: str, width: int, wanted: str
+) -> None:
+    assert printing.cut(text, width) == wanted
 
 
 def test_ids_in_a_list_tell_its_sessions_apart(world: World) -> None:
