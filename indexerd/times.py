@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -47,7 +48,7 @@ def local(text: str) -> str:
 def since(text: str, now: float) -> str:
     """Return the time that a user means; `now` in seconds since the epoch. Else UsageError.
 
-    Either ISO-8601, or a time ago (`90m`, `12h`, `7d`, `2w`), or a day's beginning here.
+    ISO-8601, a month, a time ago (`90m`, `12h`, `7d`, `2w`), or a day's beginning here.
     """
     number, unit = text[:-1], text[-1:]
     if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
@@ -55,10 +56,11 @@ def since(text: str, now: float) -> str:
     if (days := _DAYS_AGO.get(text)) is not None:
         today = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0)
         return iso((today - timedelta(days)).timestamp())
-    if not iso_ms(text):
+    whole = f"{text}-01" if re.fullmatch(r"\d{4}-\d\d", text, re.ASCII) else text
+    if not iso_ms(whole):
         hint = "write 7d, 12h, yesterday, or a day like 2026-01-31"
         raise UsageError(f"not a time: {text}", hint=hint)
-    return text
+    return whole
 
 
 def age(seconds: float) -> str:

@@ -75,6 +75,7 @@ BUTTON = "Confirm button refactor #12"
         ("since:yesterday project:orchid-7 re:red.pear", {0}),
         ("re:red.pear project:w", set()),
         ("pear since:2100-01-01", set()),
+        ("pear since:2100-01", set()),
         ("project:orchid-7", {0}),
         ("tag:valves", {BUTTON}),
         ('"tag:valves" pear', set()),
