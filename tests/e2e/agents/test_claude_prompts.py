@@ -1,6 +1,7 @@
 """Which prompts in Claude Code's files count as messages of the user."""
 
 import json
+import re
 from collections.abc import Iterable
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -221,6 +222,8 @@ def test_a_sub_agent_is_named_by_its_task(world: World, home: Path) -> None:
         assert (row["firstUserMessage"], row["userMessageCount"]) == ("Review the lexer.", 0)
         member = world.run("family", helper_id, "--json")["members"][1]
         assert (member["name"], member["relation"]) == (name[0], "subagent")
+        by = {"agent": "claude", "first-message": "its first prompt"}[name[1]]
+        assert re.search(f"^named by +{by}$", world.run("show", helper_id), re.MULTILINE)
         exported = world.run("export", helper_id, "--format", "md")
         assert "**Task from the parent session**\n\n> Review the lexer." in exported
 
