@@ -264,7 +264,7 @@ class Daemon:
                 if blocked != was_blocked:
                     server.reject(blocked)
             await asyncio.sleep(pause)
-        why = "the state directory was removed, or a cache is damaged"
+        why = "a cache is damaged" if library.damaged else "the state directory was removed"
         self.bus.log("watch.degraded", {"reason": why})
 
     def _handle_signals(self) -> asyncio.Event:
