@@ -211,6 +211,8 @@ class Daemon:
             await server.close()
             await self._end()
             bus.log("daemon.stopped", {})
+        if not stopping.is_set():  # no signal came while it ended, either
+            raise DamagedError("the daemon had to stop", hint="see `indexerd logs`")
 
     async def _run(
         self, tend: Coroutine[Any, Any, None], stopping: asyncio.Event, notifier: Notifier
@@ -229,8 +231,6 @@ class Daemon:
         for end in await asyncio.gather(*tasks, return_exceptions=True):
             if end and not isinstance(end, bool | DamagedError | asyncio.CancelledError):
                 self.bus.defect("daemon.stopping", "", end)
-        if not stopping.is_set():
-            raise DamagedError("the daemon had to stop", hint="see `indexerd logs`")
 
     async def _end(self) -> None:
         await self.pipeline.stop()

@@ -44,10 +44,11 @@ def test_kills_while_a_large_file_is_copied(world: World) -> None:
         session.answer(os.urandom(3_000_000).hex())
     before = content(copy)
     session.path.unlink()
-    with world.daemon():
+    with world.daemon() as daemon:
         archived.taken_over(session.id)
         world.run("restore", session.id)
         assert session.path.read_bytes() == before
+        daemon.kill()  # see above
     assert seen
 
 

@@ -192,6 +192,18 @@ def test_a_store_changed_while_the_daemon_runs(
     assert template.damaged_caches() == {STORE: 1}
 
 
+def test_a_signal_while_the_daemon_replaces_itself(template: Template) -> None:
+    """It ends, rather than to go on as the new process."""
+    path = template.fresh("ended") / STORE
+    with template.world.daemon() as process:
+        until(template.is_complete, "all that was known")
+        overwrite(path)
+        until(template.damaged_caches, "a word about the damage")
+        until(lambda: not template.world.socket.exists(), "the end of its answers")
+        process.terminate()
+        assert process.wait(30) in (0, -signal.SIGTERM)  # the new process starts with no handler
+
+
 def test_unread_rows_changed_while_the_daemon_runs(template: Template) -> None:
     """S3.30: the checksum written at the end does not cover up the damage."""
     path = template.fresh("ended") / STORE
