@@ -42,7 +42,7 @@ SORTS = {  # names of orders, and headings
     "": ("recent", ""),
     "prompts": ("most prompts", "Most prompts first"),
     "longest": ("longest", "Longest first"),
-    "cost": ("cost", "Highest cost first"),
+    "cost": ("cost", "Highest cost first (without sub-agents)"),
 }
 # States that are worth a word, and for how many seconds without a change: an open turn is
 # abandoned after that, and nobody waits any more.
