@@ -168,6 +168,7 @@ class Entry(msgspec.Struct, frozen=True):
     tokens: Tokens | None = None
     thinking: tuple[str, ...] = ()  # the model's reasoning
     images: int = 0  # number of images
+    attached: tuple[str, ...] = ()  # names of other files whose contents it holds
     results: tuple[ToolResult, ...] = ()  # tool results on this line
     # For what the model gets, if that differs:
     sent: tuple[str, ...] | None = None  # the texts

@@ -280,6 +280,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         fields |= {"sent_as": "user", "sent": sent if list(sent) != _words(parts) else None}
     talks = role in ("user", "assistant")
     failed = [string(part.get("callID")) for part in tools if _status(part) == _FAILED]
+    files = [file for part in parts for file in _files(part)]
     model = string(line.get("modelID")) if kind in (Kind.ASSISTANT, Kind.SETTING) else ""
     thoughts = [string(part.get("text")) for part in parts if part.get("type") == "reasoning"]
     return Entry(
@@ -294,7 +295,8 @@ def read(data: bytes, entry_id: str) -> Entry:
         model=model or None,
         tokens=_tokens(line),
         thinking=tuple([text for text in thoughts if text.strip()]) if answers else (),
-        images=sum([_images(part) for part in parts]),
+        images=len([file for file in files if _is_image(file)]),
+        attached=tuple([_title(file) for file in files if not _is_image(file)]),
         results=tuple([_result(part) for part in tools if _status(part) in (*_DONE, _FAILED)]),
         ended=iso_of_ms(time_ms(ended)) if ended else "",
         **fields,
@@ -371,12 +373,22 @@ def _is_cleared(part: Fields) -> bool:
     return bool(compacted) or bool(as_dict(part.get("time")).get("pruned"))
 
 
-def _images(part: Fields) -> int:
-    """Count a part's pictures: attached to a prompt, or in a result that the model still sees."""
-    if part.get("type") == "file":
-        return string(part.get("mime")).startswith("image/")
-    if part.get("type") != "tool" or _is_cleared(part):
-        return 0
+def _files(part: Fields) -> list[Fields]:
+    """List a part's files: attached to a prompt, or in a result that the model still sees.
+
+    Texts are no such files: opencode puts their contents into the prompt.
+    """
     state = as_dict(part.get("state"))
-    files = as_list(state.get("attachments")) + as_list(state.get("content"))
-    return sum([string(as_dict(file).get("mime")).startswith("image/") for file in files])
+    results = as_list(state.get("attachments")) + as_list(state.get("content"))
+    held = results if part.get("type") == "tool" and not _is_cleared(part) else []
+    files = [part] if part.get("type") == "file" else [as_dict(each) for each in held]
+    kinds = ((file, string(file.get("mime"))) for file in files)
+    return [file for file, kind in kinds if kind and not kind.startswith("text/")]
+
+
+def _is_image(file: Fields) -> bool:
+    return string(file.get("mime")).startswith("image/")
+
+
+def _title(file: Fields) -> str:
+    return string(file.get("filename")) or string(file.get("mime"))

@@ -48,6 +48,8 @@ from indexerd.sources.tail import Block, Cursor, Look
 
 BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
 NESTING_MAX = 32  # of a part's fields
+NAME_MAX = 200  # characters of a file's name or type
+IMAGE_MAX = 8_000_100  # characters of an image's data URL
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions of each version that are checked when the database changes
 RECORD_MAX = 64 * 1024 * 1024  # bytes of a record's file
@@ -217,11 +219,11 @@ def _inline(record: Record) -> Iterator[Record]:
 
 
 def _part(part: Record, *, full: bool) -> Record:
-    """Return a part for the adapter; never a file's data."""
+    """Return a part for the adapter."""
     kind, text = part.get("type"), part.get("text")
     if kind == "tool":
         return _tool(part, full=full)
-    brief: Record = _bounded(part) if full or kind == "file" else {}
+    brief: Record = _bounded(part) if full else {}
     brief |= {key: part[key] for key in _OF_PART if part.get(key) is not None}
     if kind == "text" or (kind == "reasoning" and full):
         brief["text"] = string(text)[: None if full else BRIEF_TEXT]
@@ -245,9 +247,16 @@ def _tool(part: Record, *, full: bool) -> Record:
 
 
 def _bounded(value: Any, depth: int = 0) -> Any:
-    """Cut the strings of a value to OUTPUT characters; leave out files' data and deep nesting."""
+    """Cut the strings of a value to OUTPUT characters; leave out deep nesting, and files' data.
+
+    The data of an image stays.
+    """
     if isinstance(value, dict) and ("mime" in value or value.get("type") == "file"):
-        return {"type": "file", "mime": string(value.get("mime"))[:100]}
+        named = {"mime": value.get("mime"), "filename": value.get("filename") or value.get("name")}
+        data = string(value.get("url") or value.get("uri"))
+        kept = {"url": data} if data.startswith("data:image/") and len(data) <= IMAGE_MAX else {}
+        texts = {key: string(text)[:NAME_MAX] for key, text in named.items()}
+        return {"type": "file", **texts, **kept}
     if isinstance(value, list | dict) and depth > NESTING_MAX:
         return None
     if isinstance(value, list):

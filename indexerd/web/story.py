@@ -105,6 +105,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     failed: int = 0  # calls, or the answer itself
     images: int = 0
     pictures: list[Image] = []  # those of the images that can be shown
+    attached: list[str] = []  # names of other files, whose contents are left out
     quiet: bool = False  # only calls, or bookkeeping
     hidden: bool = False  # hidden from people by its author
     label: str | None = None
@@ -212,6 +213,7 @@ def node_of(
         failed=[*ends.values()].count("failed") or int(wrong),
         images=entry.images,
         pictures=[*pictures],
+        attached=[_one_line(name, NAME_MAX) for name in entry.attached[:CALLS_MAX]],
         quiet=kind != "task" and is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],

@@ -20,6 +20,8 @@ from indexerd.sources.tail import Block, Look, Verdict
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows
 
 PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}
+PDF = {"type": "file", "mime": "application/pdf", "filename": "a.pdf"}
+PDF["url"] = "data:application/pdf;base64," + "Y" * 9000
 
 
 def rendered(path: str, source: Source = DATABASE) -> list[dict[str, Any]]:
@@ -70,11 +72,10 @@ def test_a_scan_reads_brief_lines_and_a_reader_full_ones(tmp_path: Path) -> None
     rows.part("ses_a", "msg_2", "prt_2c", **PICTURE)
     _, prompt, answer = rendered(path)
     assert prompt["parts"] == [{"type": "text", "text": "x" * BRIEF_TEXT}]
-    picture = {"type": "file", "mime": "image/png"}
     assert answer["parts"] == [
         {"type": "text", "text": "y" * BRIEF_TEXT},
         {"type": "tool", "tool": "write", "state": {"status": "running"}},
-        picture,
+        {"type": "file"},
     ]
     assert (answer["finish"], "error" in answer, "summary" in answer) == (
         "tool-calls",
@@ -85,7 +86,7 @@ def test_a_scan_reads_brief_lines_and_a_reader_full_ones(tmp_path: Path) -> None
     prompt, answer = in_full(path)
     assert prompt["parts"] == [{"type": "text", "text": "x" * 5000}]
     text, call, file = answer["parts"]
-    assert (text["text"], call["callID"], file) == ("y" * 5000, "c1", picture)
+    assert (text["text"], call["callID"], file) == ("y" * 5000, "c1", PICTURE | {"filename": ""})
     assert (call["state"]["input"], call["state"]["output"]) == (arguments, "o" * 52_000)
 
     rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2", "partID": "prt_2b"}')
@@ -109,11 +110,11 @@ def test_version_2_replaces_the_older_copy(tmp_path: Path) -> None:
     assert [said[0][key] for key in ("schema", "title", "forkID")] == [2, "", "ses_b"]
     kinds = [("m1", "user"), ("m2", "compaction"), ("m0", "assistant")]
     assert [(message["id"], message["role"]) for message in said[1:]] == kinds
-    file = {"type": "file", "mime": ""}
-    assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, file]
+    assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, {"type": "file"}]
     assert [part["type"] for part in said[3]["parts"]] == ["tool", "text"]
     prompt, summary, answer = in_full(path)
-    assert prompt["parts"][0]["text"] == "p" * 5000
+    file = {"type": "file", "mime": "", "filename": "f.txt"}
+    assert prompt["parts"] == [{"type": "text", "text": "p" * 5000}, file]
     assert (summary["parts"], summary["recent"]) == ([{"type": "text", "text": "S"}], "R")
     assert answer["parts"][0]["callID"] == "c1"
     base = Database(str(rows.path))
@@ -146,16 +147,16 @@ def entry_of(path: str) -> Entry:
     """The newest message of a session in full."""
     with DATABASE.lines(path) as held:
         line = held(offsets(path)[-1], 1)
-    assert b"ZZZ" not in line
+    assert b"YYY" not in line
     return read(line, "")
 
 
 def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
-    """formats.md 4.6: cut, cleared or aborted outputs; of attached files only the kind."""
+    """formats.md 4.6: cut, cleared or aborted outputs; a file's name, and an image's data."""
     told = {"interrupted": True, "output": "h" * (OUTPUT + 1), "exit": None}
     entry = answered(
         tmp_path / "opencode.db",
-        tool(output="m" * (OUTPUT + 1), attachments=[PICTURE, {"mime": 7}, None]),
+        tool(output="m" * (OUTPUT + 1), attachments=[PICTURE, PDF, {"mime": 7}, None]),
         tool("error", error="e" * (OUTPUT + 1)),
         tool(output="old", time={"compacted": 1_795_000_000_000}, attachments=[PICTURE]),
         tool("error", call="c2", error="aborted", metadata=told),
@@ -170,7 +171,7 @@ def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
         ToolResult("c3", "bash", "aborted"),
     )
     assert entry.failed == ("c1", "c2", "c3")
-    assert entry.images == 1
+    assert (entry.images, entry.attached) == (1, ("a.pdf",))
 
 
 def test_results_of_version_2(tmp_path: Path) -> None:

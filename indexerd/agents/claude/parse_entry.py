@@ -62,6 +62,7 @@ def read(data: bytes, entry_id: str) -> Entry:
     hook = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
     sent = (f"<system-reminder>\n{hook}\n</system-reminder>",) if hook else texts
     thinking = [string(block.get("thinking")) for block in content] if is_answer else []
+    held = [] if is_answer else _held(line, what, content)
     return Entry(
         id=entry_id or string(line.get("uuid")),
         kind=what.kind,
@@ -74,7 +75,8 @@ def read(data: bytes, entry_id: str) -> Entry:
         model=string(message.get("model")) or None,
         tokens=_tokens(line, message) if is_answer else None,
         thinking=tuple(filter(None, thinking)),
-        images=_images(line, what, content) if not is_answer else 0,
+        images=len(of_type(held, "image")),
+        attached=tuple([_title(block) for block in of_type(held, "document")]),
         results=tuple([_result(line, result, len(results)) for result in results]),
         sent=sent if sent != seen else None,
         sent_as="user" if hook or what.code == PROMPTED else None,
@@ -128,11 +130,17 @@ def _patch(line: Fields, results: int) -> tuple[str, ...]:
     return tuple(lines[1:])
 
 
-def _images(line: Fields, what: LineClass, content: list[Fields]) -> int:
+def _held(line: Fields, what: LineClass, content: list[Fields]) -> list[Fields]:
+    """Return the blocks of a user's line, with those within its results."""
     if what.queued:
         content = as_blocks(as_dict(line.get("attachment")).get("prompt"))
     inner = [as_blocks(result.get("content")) for result in of_type(content, "tool_result")]
-    return sum([len(of_type(blocks, "image")) for blocks in (content, *inner)])
+    return [block for blocks in (content, *inner) for block in blocks]
+
+
+def _title(document: Fields) -> str:
+    source = as_dict(document.get("source"))
+    return string(document.get("title")) or string(source.get("media_type"))
 
 
 def _tool(name: object) -> str:

@@ -24,7 +24,8 @@
   // item of its own, `open`; the entry of a result belongs to the item of its call. --------------
 
   const silent = (node) => (node.kind === "other" && ASIDE.has(node.type)) ||
-    (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.failed));
+    (node.kind !== "user" && !(node.text || node.calls || node.results || node.thinking || node.pictures || node.attached || node.failed));
+  const isSaid = (node) => node.kind === "assistant" && Boolean(node.text.trim() || node.pictures);
   const edited = (node) => (node.calls || []).some((call) => call.edits);
 
   function grouped(path) { // the items of a path, by the digest that covers them
@@ -46,7 +47,7 @@
       const held = found[found.length - 1].items;
       const alone = (ALONE.has(node.kind) && (node.text || !node.quiet)) ||
         (node.kind === "call" && node.text.trim()) || // a question
-        (node.kind === "assistant" && (node.text.trim() || node.pictures));
+        isSaid(node);
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
@@ -170,10 +171,10 @@
     head.append((asks ? when : clock)(node.time) || "", spent ? el("span", "", spent) : "",
       el("span", "acts", indexerd.labelButton?.(), link));
     const text = node.kind === "bash" ? pre(node.text) : prose(node.text, kindOf(node));
-    return [head, text, ...pictures(node), ...cutNotes(node)];
+    return [head, text, ...filesOf(node), ...cutNotes(node)];
   }
 
-  function pictures(node) {
+  function filesOf(node) {
     const found = (node.pictures || []).map((picture, at) => {
       const address = picture.data ? `data:${picture.type};base64,${picture.data}`
         : story.doc.live && indexerd.actions?.address(`image/${node.row}/${at}`);
@@ -186,7 +187,9 @@
       return one;
     });
     const more = (node.images || 0) - found.length;
-    return more > 0 ? [...found, el("p", "cut", `${count(more, "image")} not shown`)] : found;
+    if (more > 0) found.push(el("p", "cut", `${count(more, "image")} not shown`));
+    if (node.attached) found.push(el("p", "cut", `Attached, not shown: ${node.attached.join(", ")}`));
+    return found;
   }
 
   function summaryOf(item) {
@@ -224,18 +227,20 @@
       one.append(each);
       if (call.id) calls.set(call.id, each);
     }
+    const images = isSaid(node) ? [] : filesOf(node); // which result has them is not known
     let home = null;
     for (const result of node.results || []) {
       const call = calls.get(result.call);
       const text = result.text ?? (node.kind === "tool" ? node.text : ""), whole = result.length || node.length;
-      if (call) answer(call, text, whole, pictures(node));
+      if (call) answer(call, text, whole, images.splice(0));
       else if (node.kind !== "tool") one.append(closed(`Result of ${result.tool || "a call"}`, text));
       home ||= call;
     }
     if (home && !one.childNodes.length) return home;
     if (node.kind === "assistant" || (!node.text && one.childNodes.length)) return one;
     const name = `${who(node)}: ${node.failed && !isInterruption(node) ? "failed" : line(node, 200)}`;
-    one.append(node.text ? closed(name, node.text, ...pictures(node), ...cutNotes(node)) : el("div", "cut", name));
+    if (node.text) one.append(closed(name, node.text, ...filesOf(node), ...cutNotes(node)));
+    else one.append(el("div", "cut", name), ...filesOf(node));
     return one;
   }
 
