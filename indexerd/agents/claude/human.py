@@ -76,6 +76,7 @@ _REFUSED = re.compile(
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
+_FORK, _FORK_ENDS = "<fork-boilerplate>", "</fork-boilerplate>\n\nYour directive:"
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 _REMINDERS_MAX = 100  # removed from a prompt's end
@@ -118,6 +119,8 @@ def said(line: Fields, *, child: bool = False) -> LineClass:
 
 def _user(line: Fields, child: bool) -> LineClass:
     content = content_of(line)
+    if child and (task := directive(content)):
+        return LineClass(PROMPTED, task)
     results = [block for block in content if block.get("type") == "tool_result"]
     if results or "toolUseResult" in line:
         failed = any(result.get("is_error") is True for result in results)
@@ -131,6 +134,12 @@ def _user(line: Fields, child: bool) -> LineClass:
     if not text and not _pictured(content):
         return LineClass(Kind.CUSTOM)
     return LineClass(PROMPTED if child else PROMPT, request(text) or text)
+
+
+def directive(content: list[Fields]) -> str:
+    """Return the task of a sub-agent that begins as a fork; it is beside its parent's result."""
+    text = "\n".join(words(content))
+    return text.partition(_FORK_ENDS)[2].strip() if text.startswith(_FORK) else ""
 
 
 def reply_in(line: Fields, result: Fields, results: int) -> str:

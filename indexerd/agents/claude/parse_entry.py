@@ -14,6 +14,7 @@ from indexerd.agents.base import PROMPTED, LineClass
 from indexerd.agents.claude.human import (
     INTERRUPTED,
     content_of,
+    directive,
     heading_of,
     plan_of,
     prompt_words,
@@ -50,7 +51,8 @@ def read(data: bytes, entry_id: str) -> Entry:
     what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
     is_answer, is_user = kind == "assistant", kind == "user"
     # Some providers run tools of their own within an answer.
-    results = of_type(content, "tool_result") if is_user or is_answer else []
+    task = directive(content) if what.code == PROMPTED else ""
+    results = of_type(content, "tool_result") if (is_user and not task) or is_answer else []
     denied = bool(line.get("toolDenialKind"))
     bad = [result for result in results if denied or result.get("is_error") is True]
     talks = isinstance(line.get("message"), dict) and (is_answer or is_user)
@@ -58,7 +60,7 @@ def read(data: bytes, entry_id: str) -> Entry:
     role = "toolResult" if results and is_user else "custom" if what.kind is Kind.CUSTOM else role
     texts = seen = tuple(_texts(line, what, content))
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) or what.code == PROMPTED:
-        seen = tuple(filter(None, map(shown, texts)))
+        seen = (task,) if task else tuple(filter(None, map(shown, texts)))
     hook = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
     sent = (f"<system-reminder>\n{hook}\n</system-reminder>",) if hook else texts
     thinking = [string(block.get("thinking")) for block in content] if is_answer else []

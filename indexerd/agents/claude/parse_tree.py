@@ -9,7 +9,8 @@ whole history into a new file, with its ids and times. `born_ms` is larger for t
 without an id have the file's own time; lines that name another session, in `requestSessionId` or
 `sessionId`, were copied; a background session is as old as its first line. After `/clear` some
 releases write a session's hooks under another id, between its answers. The client's own sub-agents,
-such as the one that summarizes, copy the history of their parent, and only the last prompt is new.
+such as the one that summarizes, copy the history of their parent, and only the last prompt is new;
+a fork copies the answer that starts it.
 
 Following `parentUuid` alone loses half a conversation: one answer is several lines, the results of
 parallel tools are children of different ones, and the next line names only one of these siblings.
@@ -54,6 +55,7 @@ from indexerd.agents.base import (
 from indexerd.agents.claude.human import (
     RESULTS,
     content_of,
+    directive,
     heading_of,
     is_notice,
     plan_of,
@@ -174,7 +176,8 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         _put_aside(tree, line, place)
         return
     what = said(line, child=child)
-    if at and what.code == PROMPTED and _COPYING.match(tree.file):  # all lines above are copies
+    own_task = _COPYING.match(tree.file) or (child and directive(content_of(line)))
+    if at and what.code == PROMPTED and own_task:  # all lines above are copies
         stamp = string(line.get("timestamp"))[:WORD_MAX]
         tree.born_ms, tree.header = at, replace(tree.header, created_at=stamp)
         tree.openings.clear()

@@ -203,6 +203,33 @@ def test_a_sub_agents_copy_of_its_parent_is_not_its_own(world: World, home: Path
         assert [hit["sessionId"] for hit in hits] == [session_id]
 
 
+def test_a_sub_agent_that_is_a_fork(world: World, home: Path) -> None:
+    """S1.16: it begins with its parent's answer, which is not its own, and then has its task."""
+    clock.now, parent = AT, ClaudeSession(home)
+    parent.prompt("Check all pages.")
+    call = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "Check the top."}}
+    parent.answer([call], stop="tool_use")
+    answer = json.loads(parent.path.read_text().splitlines()[-1])
+    folder = parent.path.with_suffix("") / "subagents"
+    fork = ClaudeSession(home, folder=folder, session_id="agent-a0b1c2d3")
+    own = {"sessionId": parent.id, "isSidechain": True}
+    append(fork.path, {"type": "fork-context-ref", "parentSessionId": parent.id})
+    append(fork.path, answer | own | {"uuid": "copy", "parentUuid": None})
+    fork.last = "copy"
+    task = "<fork-boilerplate>\nOne shot.\n</fork-boilerplate>\n\nYour directive: Check the top."
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "Fork started"}
+    clock.now += timedelta(seconds=1)
+    fork.prompt([result, {"type": "text", "text": task}], **own)
+    done = answer["message"] | {"id": "own", "content": [{"type": "text", "text": "It is sound."}]}
+    fork.line("assistant", message=done | {"stop_reason": "end_turn"}, **own)
+    clock.now = None
+    row = world.read_once("--subagents")[fork.id]
+    assert (row["tokens"]["input"], row["toolsUsed"]) == (10, {})
+    assert row["firstUserMessage"] == "Check the top."
+    told = [entry["text"] for entry in world.run("path", fork.id, "--json")["entries"]]
+    assert told == ["", "Check the top.", "It is sound."]
+
+
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
     """S0.43: until the whole session is read, totals are missing, neither zero nor partial."""
     session, turns = world.session(), 4000
