@@ -28,6 +28,7 @@ SECONDS = 600.0  # for an answer, which may take several model calls
 QUICK = 10.0  # for an answer that an agent waits for
 INTERRUPTED = 130
 _TICK = 0.4  # seconds
+_GOES_ON = "interrupted; the daemon goes on with it"
 _SLOWER = "reading without the daemon; `indexerd service install` starts it"
 
 
@@ -72,7 +73,7 @@ class App:
         try:
             if method == "expand":
                 seconds = question_seconds(params["text"], seconds)
-            with Clock(what, silent=self.json):
+            with Clock(what, silent=self.json, left=_GOES_ON):
                 return call_once(socket_path(os.environ), method, params, seconds)
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
@@ -81,15 +82,19 @@ class App:
                 raise
             if self._local is None:
                 aside("indexerd: the daemon is not running; answering from stored data")
-            with Clock(_SLOWER, silent=self.json):
+            with Clock(_SLOWER, silent=self.json, left="interrupted"):
                 return self.local(method, params)
 
 
 class Clock:
-    """On a terminal, shows what is being done, and after the first second for how long."""
+    """On a terminal, shows what is being done, and after the first second for how long.
 
-    def __init__(self, what: str = "", *, silent: bool) -> None:
+    `left` is said if the work is interrupted.
+    """
+
+    def __init__(self, what: str = "", *, silent: bool, left: str = "") -> None:
         self._silent = silent or not sys.stderr.isatty()
+        self._left = left
         self.what = what
 
     def __enter__(self) -> Self:
@@ -115,10 +120,12 @@ class Clock:
                 aside(f"\r\x1b[K{shown[:room]} …", end="")
         aside("\r\x1b[K" if ticks else "", end="")
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self._silent:
             self._done.set()
             self._thread.join()
+            if kind is KeyboardInterrupt and self._left:
+                aside(self._left)
 
 
 def question_seconds(text: str, seconds: float) -> float:

@@ -168,7 +168,7 @@ class _Picker:
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
-            name = safe(render.without_marks(row["name"], ""))
+            name = safe(render.without_signs(row["name"], ""))
             marks = ["waiting"] if waits(row) else []
             marks += ["sub-agent"] if row.get("subagent") else []
             marks += ["pinned"] if row.get("pinned") else []
@@ -186,7 +186,7 @@ class _Picker:
         row = self._rows[self._at]
         facts = [row["agent"], count(row["userMessageCount"], "prompt"), *row["models"], row["cwd"]]
         texts = [
-            ("bold", render.without_marks(row["name"], "")),
+            ("bold", render.without_signs(row["name"], "")),
             (_DIM, " · ".join(filter(None, map(safe, facts)))),
             ("", ""),
         ]

@@ -32,6 +32,7 @@ _NAMES |= {"unpricedTokens": "tokens without a known price"}
 _NAMES |= {"durationMs": "duration", "dailyUsd": "daily cap", "spentUsd": "spent"}
 _NAMES |= {"fullMessageCount": "prompts and answers", "foldedMessages": "summarised"}
 _HEADING = re.compile(r"(?<!\S)#{2,6} ")  # in one line, headings are no lines
+_SIGNS = re.compile(r"^[ \t]*(?:#{1,6} |> ?|[-*+] )", re.MULTILINE)
 _MARKS = re.compile(  # of Markdown inside a line
     r"\*\*(?P<bold>.{1,300}?)\*\*|`(?P<code>[^`]{1,300})`"
     r"|\[(?P<link>[^\]]{1,300})\]\((?P<url>https?://[^)\s]{1,300})\)"
@@ -154,8 +155,9 @@ def unpriced(values: Mapping[str, Any]) -> dict[str, str]:
     """Return a field that says that the cost of these tokens is not known, if it is not."""
     known = values.get("costUsd") is not None or values.get("costEstimatedUsd") is not None
     spent = any((values.get("tokens") or {}).values())
-    why = "not known: indexerd has no price for these models"
-    return {"cost": why} if spent and not known else {}
+    nameless = values.get("models") == []
+    why = "its file names no model" if nameless else "indexerd has no price for these models"
+    return {"cost": f"not known: {why}"} if spent and not known else {}
 
 
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
@@ -244,6 +246,11 @@ def without_marks(line: str, bold: str = _BOLD) -> str:
         return styled(found["bold"], bold) if found["bold"] else found["code"]
 
     return _MARKS.sub(shown, _HEADING.sub("", line)) if on_terminal() else line
+
+
+def without_signs(text: str, bold: str = _BOLD) -> str:
+    """Do as `without_marks` for a text that becomes one line: without signs of lists and quotes."""
+    return without_marks(_SIGNS.sub("", text), bold) if on_terminal() else text
 
 
 def exact(text: str) -> str:

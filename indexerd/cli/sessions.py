@@ -123,7 +123,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     row |= row.get("shown", {})
     mark = f"({', '.join(marks)})" if marks else ""
     tags = (f"#{tag}" for tag in row.get("ownTags", ()))
-    name = " ".join(filter(None, [mark, render.without_marks(row["name"]), *tags]))
+    name = " ".join(filter(None, [mark, render.without_signs(row["name"]), *tags]))
     return row | {"name": name, "cwd": render.exact(directory_of(row))}
 
 
@@ -217,8 +217,11 @@ def _found(answer: dict[str, Any], limit: int) -> Iterator[str]:
         facts = [render.age(row["modifiedAt"]), row["agent"], safe(row["cwd"])]
         facts += [f"on {safe(row['machine'])}"] if "machine" in row else []
         facts += [f"{places[0]['words']} words"] if "words" in places[0] else []
-        if places[0]["snippet"].translate(_NO_MARKS) == name:  # the heading gets its marks
-            row["name"] = row["name"].replace(name, places.pop(0)["snippet"])
+        for hit in places:
+            if hit["snippet"].translate(_NO_MARKS) == name:  # the heading gets its marks
+                row["name"] = row["name"].replace(name, hit["snippet"])
+                places.remove(hit)
+                break
         yield from render.heading(row["name"], f"  {key}")
         yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
         for hit in places:

@@ -16,7 +16,7 @@ import click
 
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import aside, project, put, safe
+from indexerd.cli.backend import Clock, aside, project, put, safe
 from indexerd.errors import UsageError
 from indexerd.protocol import words
 
@@ -87,7 +87,7 @@ def _entries(entries: list[dict[str, Any]], id_length: int) -> Iterator[str]:
             who = f"[{safe(entry['type'])}]"
             text = safe(entry["text"], 200)
         else:
-            text = safe(render.without_marks(entry["text"]), 200) or "(no text)"
+            text = safe(render.without_signs(entry["text"]), 200) or "(no text)"
         entry["text"] = f"{entry.get('mark', '')}{label}{who} {text}".rstrip()
         _shorten(entry, id_length, "id")
     narrow = render.columns() < render.NARROW
@@ -106,7 +106,7 @@ def branches(answer: Any) -> Iterator[str]:
     """List a session's branches by their last entries."""
     for tip in answer["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
-        tip["gist"] = render.without_marks(" ".join(filter(None, why)))
+        tip["gist"] = render.without_signs(" ".join(filter(None, why)))
         _shorten(tip, answer["idLength"], "leafId", "branchPointId")
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
     narrow = render.columns() < render.NARROW
@@ -166,7 +166,8 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     redactor = Redactor(tuple(settings.redact.extra_patterns)) if redact else None
     wish = wish_for(form, redact=redactor, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
-    with read_alone(stored["session"], settings, os.environ, Path.home()) as library:
+    given = stored["session"], settings, os.environ, Path.home()
+    with Clock("Exporting", silent=app.json, left="interrupted"), read_alone(*given) as library:
         name, text = make(library, stored, form, wish)
     data = text.encode("utf-8", "replace")
     if file:
@@ -191,7 +192,7 @@ def history(answer: Any) -> Iterator[str]:
         yield ""
     for message in answer["recent"] if full else answer["recent"][-RECENT_SHOWN:]:
         text = message["text"] or ", ".join(message.get("tools", ())) or "(no text)"
-        more = safe(message["entryId"] if full else render.without_marks(text))
+        more = safe(message["entryId"] if full else render.without_signs(text))
         who = words.who(message["role"])
         yield from render.heading(f"{message['n'] + 1} {who}", f"  {more}")
         yield from (render.exact(text), "") if full else ()

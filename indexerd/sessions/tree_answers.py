@@ -18,6 +18,7 @@ if that is off the path.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,6 +68,7 @@ _WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
 _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
 _NOTE = "\n[{} characters left out]\n"
+_FILES = re.compile(r"\n<(?:read|modified)-files>\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +377,10 @@ def _gist(
     named = _names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
     if ours:  # first, because the user requested it
-        return clean_text(ours[: 2 * GIST_MAX], GIST_MAX), "digest"
+        return _begin_of(ours), "digest"
     if tip.summary != ROOT:
         text = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
-        return clean_text(text[: 2 * GIST_MAX], GIST_MAX), "agent"
+        return _begin_of(text), "agent"
     own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
     prompts = [row for row in own if state.kind(row) is Kind.USER][::-1]
     for row in prompts[:PROMPTS_READ] if tip.row != state.leaf else ():
@@ -386,6 +388,11 @@ def _gist(
         if prompt:
             return prompt, "ask"
     return "", ""
+
+
+def _begin_of(summary: str) -> str:
+    """Cut a summary, and leave out the lists of files that pi adds."""
+    return clean_text(_FILES.split(summary[: 2 * GIST_MAX], 1)[0], GIST_MAX)
 
 
 def path(session: Session, read: Read, query: params.Path) -> dict[str, Any]:

@@ -125,7 +125,8 @@ class Auth:
         if token is None or request.method != "GET":
             # Static files are public; the page of a refusal uses them.
             allowed = known or request.scope["path"].startswith("/static/")
-            return None if allowed else _refused(request, "this browser has no access")
+            why = "session expired" if sent else "this browser has no access"
+            return None if allowed else _refused(request, why)
         fresh = redeem_token(self._state_dir, self._url, token)
         if not fresh and not known:
             return _refused(request, "this link has been used or has expired")

@@ -219,9 +219,11 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     for row, found in zip(rows, spots.values(), strict=True):
         places = [_spot(hit) for hit in found]
         shown = line(row, filters, home) | {"spot": places[0]["spot"]}
-        same = "".join(places[0]["pieces"]) == shown["title"]
-        if same and places[0]["label"] == "title":  # the matches are marked there
-            shown["marked"] = places.pop(0)["pieces"]
+        for place in places:
+            if place["label"] == "title" and "".join(place["pieces"]) == shown["title"]:
+                shown["marked"] = place["pieces"]  # there, and not once more below
+                places.remove(place)
+                break
         hits.append(shown | {"places": places, "words": found[0].get("words", "")})
     full = len(answer["hits"]) >= limit
     more = next((wider for wider in HITS if full and int(wider) > limit), "")

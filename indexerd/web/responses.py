@@ -88,6 +88,8 @@ def problem(request: Request, error: Exception, *, way: bool = True) -> Response
         title = HTTPStatus(status).phrase
         texts = {"message": str(error), "hint": error.hint}
         candidates = getattr(error, "candidates", ())
-        return render("problem.html", status, title=title, candidates=candidates, way=way, **texts)
+        sought = request.path_params.get("id", "") if error.kind == "not_found" else ""
+        texts |= {"title": title, "sought": sought}
+        return render("problem.html", status, candidates=candidates, way=way, **texts)
     data = error.data()
     return answer({"error": {"code": data.pop("kind"), "message": str(error), **data}}, status)

@@ -95,6 +95,13 @@ def test_user_lines_that_nobody_typed(content: Any, more: dict[str, Any], turn: 
     assert state_of(data + user("u3", "u2", "next")).user_messages() == 2
 
 
+@pytest.mark.parametrize(("model", "shown"), [("<synthetic>", False), ("claude-x", None)])
+def test_the_clients_own_answer_is_not_shown(model: str, shown: bool | None) -> None:
+    """It is written for a session that is resumed after an interruption."""
+    line = answer("a2", "a1", "No response requested.").replace(b"claude-x", model.encode())
+    assert read(line, "a2").display is shown
+
+
 @pytest.mark.parametrize(
     ("held", "kind"),
     [

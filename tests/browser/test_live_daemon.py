@@ -27,6 +27,10 @@ def test_the_printed_link_lets_one_browser_in(world: World, tabs: Tabs) -> None:
         expect(other.get_by_text("run indexerd web for a new link")).to_be_visible()
         expect(other.get_by_role("link")).to_have_count(0)
         expect(other.locator("#results")).to_have_count(0)
+        cookie = page.context.cookies()[0]
+        other.context.add_cookies([{**cookie, "value": "of an earlier start"}])
+        other.goto(f"{running.origin}/")
+        expect(other.locator("body")).to_contain_text("Session expired")
         again = re.search(r"http://\S+", world.run("web", "--no-open"))
         assert again
         assert again[0].startswith(f"{running.origin}/")

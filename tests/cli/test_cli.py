@@ -101,6 +101,19 @@ def test_a_prefix_is_unique_or_ambiguous(home: Home) -> None:
     assert home.retry.id == home.json("resolve", "c0ffee02", cwd=home.other)["sessionId"]
 
 
+def test_what_does_not_name_one_session_is_explained(world: World) -> None:
+    """More candidates than are listed are counted; an id needs six characters."""
+    for _ in range(12):
+        world.session(turns=1).entry("session_info", name="Deploy")
+    session = world.session(turns=1)
+    world.run("run", "--once")
+    world.run("show", "Deploy", code=3)
+    assert "12 sessions match this reference; these are 10 of them" in world.stderr
+    assert world.stderr.count("  Deploy\n") == 10
+    world.run("show", session.id[:5], code=3)
+    assert f"{session.id[:5]} is too short for an id: type at least 6" in world.stderr
+
+
 def test_complete_offers_sessions_to_insert(home: Home) -> None:
     """S0.59: newest first, with age and text to insert; the current project's come first."""
     items = home.json("complete", cwd=home.shop)["items"]
@@ -144,6 +157,18 @@ def test_search_finds_names_and_messages(home: Home) -> None:
         assert home.json("search", "expiry", *narrowed)["hits"] == []
     here = home.json("search", "expiry", "--cwd", ".", cwd=home.shop)["hits"]
     assert {home.cache.id} == set(ids(here))
+
+
+def test_a_session_of_several_names_is_found_by_each(world: World) -> None:
+    session = world.session(turns=1)
+    session.entry("session_info", name="Wombat burrow")
+    with world.daemon():
+        world.seen(session)
+        world.run("rename", session.id, "Wombat tunnel")
+        until(lambda: not world.call("status")["textPending"], "all words")
+        for word in ("burrow", "tunnel"):
+            (hit,) = world.call("search", query=word)["hits"]
+            assert hit["snippet"] == f"Wombat «{word}»"
 
 
 def test_as_sent_is_the_prompt_without_secrets(home: Home) -> None:

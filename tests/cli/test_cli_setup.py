@@ -168,6 +168,7 @@ def test_run_once_prints_a_report(world: World) -> None:
     world.run("run", "--once")
     named, few = "2 were named before", "1 has fewer than 5 new prompts"
     assert world.stderr == f"3 sessions, 0 named, {named}, {few}\n"
+    assert re.search(r"^ok    pi: 3 files in ", world.run("doctor"), re.MULTILINE)
     odd = first.path.read_text().replace(first.id, "../odd")
     first.path.with_name("2026-11-20_odd.jsonl").write_text(odd)
     world.run("run", "--once")

@@ -27,12 +27,13 @@ def on_terminal(
     env: Mapping[str, str] | None = None,
     typed: str = "",
     then: Sequence[tuple[str, str]] = (),
+    code: int = 0,
 ) -> str:
     env = {**home.world.env, "TERM": "xterm-256color", **(env or {})}
-    code, got = terminal.on_terminal(
+    ended, got = terminal.on_terminal(
         [*INDEXERD, *argv], env=env, cwd=home.shop, columns=columns, typed=typed, then=then
     )
-    assert code == 0
+    assert ended == code
     return got.decode().replace("\r\n", "\n")
 
 
@@ -151,6 +152,25 @@ def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home) -> None:
             assert (found.count(FAMILY), found.count("\N{MAN}"), "u200d" in found) == (1, 1, False)
     finally:
         home.world.call("update", ref=home.cache.id, title=None)
+
+
+def test_no_answer_shows_markdown_on_a_terminal(home: Home, tmp_path: Path) -> None:
+    """Neither an answer to a question, nor what a branch was about, nor an entry of a tree."""
+    env = {**home.world.env, "INDEXERD_SOCKET": str(tmp_path / "s.sock")}
+    told = "## Goal\n- **Bold** and `code`\n> quoted"
+    said = {"name": "x", "sessionId": "s", "confidence": "high", "answerMarkdown": told}
+    entry = {"id": "e", "kind": "assistant", "type": "m", "text": told, "depth": 0, "active": True}
+    tip = {"leafId": "e", "branchPointId": None, "gist": told, "active": True}
+    answers = {
+        "query_session": said | {"citations": [], "notes": []},
+        "branches": {"idLength": 8, "tips": [tip]},
+        "tree": {"idLength": 8, "leafId": "e", "nodes": [entry]},
+    }
+    with acting(tmp_path / "s.sock", **answers):
+        for argv in (["ask", "s", "Why?"], ["branches", "s"], ["tree", "s"]):
+            shown = on_terminal(home, "--color", "never", *argv, env=env)
+            assert "Bold and code" in shown, shown
+            assert not re.search(r"[#*`]{2}|`|> quoted", shown) or argv[0] == "ask", shown
 
 
 KNOWN = {"list --all --limit 1": 0, "search zzzqqq": 0, "resolve zebra": 3, "show zebra": 3}
@@ -295,3 +315,17 @@ def test_a_terminal_shows_how_long_an_answer_takes(home: Home, tmp_path: Path) -
         assert home.ix("list", env=env).stderr.startswith("no sessions")
         shown = on_terminal(home, "index", home.cache.id, "--wait", env=env)
         assert "waiting for the end of its turn" in shown
+
+
+def test_an_interruption_says_what_goes_on(home: Home, tmp_path: Path, world: World) -> None:
+    env = {**home.world.env, "INDEXERD_SOCKET": str(tmp_path / "s.sock")}
+    with acting(tmp_path / "s.sock", digest=slow(9, {})):
+        shown = on_terminal(
+            home, "digest", home.cache.id, env=env, then=[("1 s", "\x03")], code=130
+        )
+    assert "interrupted; the daemon goes on with it" in shown
+    world.scripted({"delay": 30})
+    world.session(turns=5)
+    then = [("Naming: 0 of 1 (1 s)", "\x03")]
+    shown = on_terminal(home, "run", "--once", env=world.env, then=then, code=130)
+    assert "interrupted (Naming: 0 of 1); run it again to go on" in shown

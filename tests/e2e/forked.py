@@ -5,6 +5,7 @@ Starting Python and importing the modules takes longer than most commands. All e
 Variables for Python itself have no effect; tests that set one start a new Python.
 """
 
+import fcntl
 import multiprocessing
 import os
 import runpy
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,7 +86,9 @@ def _run(
             descriptor = os.open(path, how, 0o600)
             os.dup2(descriptor, number)
             os.close(descriptor)
-    if streams[0] is not None:  # a terminal, which is written line by line
+    if streams[0] is not None:  # a terminal, which is written line by line, and interrupts
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - until exit
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - until exit
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - until exit

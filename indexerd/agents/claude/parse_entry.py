@@ -40,6 +40,7 @@ from indexerd.agents.json_lines import (
 from indexerd.entries import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
 _KEYS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_NO_ANSWER = "<synthetic>", ("No response requested.",)  # by the client, in a resumed session
 _SHELL = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 
 
@@ -85,6 +86,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         restarts=what.code == PROMPTED and line.get("parentUuid", "") is None,
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
         error="Interrupted" if what.code == INTERRUPTED else "",
+        display=False if (message.get("model"), texts) == _NO_ANSWER else None,
         plan=plan_of(line)[0] if what.code == PROMPTED else _plan_in(content),
     )
 

@@ -196,8 +196,8 @@
 
   function tally(nodes) {
     const sum = { answers: 0, calls: {}, total: 0, failed: 0, rejected: 0, thoughts: 0, entries: nodes.length };
-    for (const { kind, text, calls, results, failed, thinking } of nodes) {
-      if (kind === "assistant" && !failed && text.trim()) sum.answers++;
+    for (const { kind, text, calls, results, failed, thinking, hidden } of nodes) {
+      if (kind === "assistant" && !failed && !hidden && text.trim()) sum.answers++;
       for (const { tool, failed: end } of calls || []) {
         if (tool) sum.calls[tool] = (sum.calls[tool] || 0) + 1;
         sum.rejected += end === "rejected" ? 1 : 0;

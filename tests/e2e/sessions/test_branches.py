@@ -30,7 +30,8 @@ def test_a_branch_summary_is_attached_by_its_parent(running: World, named: str) 
     """`fromId` can be the old leaf, the target or "root"; only the parent counts (S1.15)."""
     session, fork, leaf = session_with_branch(running)
     from_id = {"leaf": leaf, "fork": fork, "root": "root"}[named]
-    summary = session.entry("branch_summary", fromId=from_id, summary=f"{PREAMBLE}Redis is out.")
+    said = f"{PREAMBLE}Redis is out.\n\n<read-files>\na.py\n</read-files>"
+    summary = session.entry("branch_summary", fromId=from_id, summary=said)
     end = session.turn("Take files.")
     found = tips(running, session)
     assert found.keys() == {leaf, end}
