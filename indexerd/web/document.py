@@ -76,7 +76,7 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     rows = state.entries()
     if left_out := max(0, len(rows) - wish.newest) // STRIDE * STRIDE:
         rows = rows[left_out:]
-        why = f"the oldest {left_out} entries are not shown: `indexerd export` includes them"
+        why = f"the oldest {left_out:,} entries are not shown: `indexerd export` includes them"
         document["warnings"].append(why)
     lengths = [state.lengths[row] for row in rows]
     rooms, total = (WHOLE_ROOMS, WHOLE_TOTAL_MAX) if wish.whole else (ROOMS, TOTAL_MAX)
