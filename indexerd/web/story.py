@@ -192,8 +192,7 @@ def node_of(
     elif entry.kind is Kind.TOOL and results:
         before = beside_results(entry, entry.texts)
         whole = whole if before is None or len(results) == 1 else before
-    text = room.fit(entry, "text", whole)
-    asks = entry.kind is Kind.USER and entry.sent is not None
+    text, asks = room.fit(entry, "text", whole), entry.kind is Kind.USER and entry.sent is not None
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,

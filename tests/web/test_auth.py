@@ -44,7 +44,8 @@ def test_only_listed_assets_are_served() -> None:
     evil = "<script>x</script>\ud800"
     near = [{"sessionId": "a/b", "name": evil}]
     told = {"title": "No", "message": evil, "hint": "a `b`", "candidates": near, "way": True}
-    page = bytes(render("problem.html", **told).body).decode()
+    page = bytes(render("problem.html", sought="a/b c", **told).body).decode()
+    assert 'href="/?q=a%2Fb%20c"' in page
     assert 'href="/s/a%2Fb"' in page
     assert "<script>" not in page
     assert "&lt;script&gt;x" in page
