@@ -212,7 +212,7 @@ def node_of(
         failed=[*ends.values()].count("failed") or int(wrong),
         images=entry.images,
         pictures=[*pictures],
-        attached=[_one_line(cut(name, NAME_MAX), NAME_MAX) for name in entry.attached[:CALLS_MAX]],
+        attached=[_one_line(cut(name, LINE_MAX), LINE_MAX) for name in entry.attached[:CALLS_MAX]],
         quiet=kind != "task" and is_quiet(entry, turn, whole.strip(JS_SPACE)),
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
