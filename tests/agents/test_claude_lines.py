@@ -9,6 +9,7 @@ from indexerd.entries import Kind, Turn
 from tests.agents.claude_files import (
     answer,
     answers,
+    bare,
     call,
     entries,
     prompts,
@@ -126,6 +127,43 @@ def test_queued_commands(held: dict[str, Any], kind: Kind) -> None:
     said = read(data.splitlines()[2], "q1")
     assert said.kind is kind
     assert (said.type, said.texts) == ("attachment", ("go",)) or kind is not Kind.USER
+
+
+WAITED = [  # operations on the queue, and the prompts that are recorded nowhere else
+    (["+One.", "+Two.", "remove", "remove"], ["One.", "Two."]),
+    (["+One.", "+Two.", "dequeue", "remove"], ["Two."]),
+    (["+One.", "+Two.", "remove Two."], ["Two."]),
+    (["+One.", "popAll", "remove"], []),  # taken back
+    (["+One."], []),  # still waiting
+    (["+One.", "user One.", "remove"], []),  # sent in a line of its own
+    (["+/model", "+<task-notification>x", "+", "remove", "remove", "remove"], []),
+]
+
+
+@pytest.mark.parametrize("version", ["2.1.44", "2.1.96", "2.1.97"])
+@pytest.mark.parametrize(("operations", "sent"), WAITED)
+def test_prompts_sent_while_the_agent_works(
+    operations: list[str], sent: list[str], version: str
+) -> None:
+    """Before 2.1.97 only the operations on the queue tell of them."""
+    data = user("u1", None, "hi") + call("a1", "u1", "t1")
+    for operation in operations:
+        kind, _, text = operation.partition(" ")
+        if kind == "user":
+            data += user("u2", "a1", text)
+        elif kind.startswith("+"):
+            told = {"operation": "enqueue", "content": operation[1:]}
+            data += bare(type="queue-operation", timestamp="2026-01-02T00:00:00.000Z", **told)
+        else:
+            told = {"operation": kind, "content": text} if text else {"operation": kind}
+            data += bare(type="queue-operation", **told)
+    data += result("r1", "a1", "t1")
+    data = data.replace(b"2.1.330", version.encode())
+    state = state_of(data)
+    found = [one.text for one in entries(data, state, Kind.USER) if one.type == "queue-operation"]
+    assert found == (sent if version != "2.1.97" else [])
+    assert state.user_messages() == 1 + len(found) + operations.count("user One.")
+    assert state.id(state.leaf) == "r1"
 
 
 @pytest.mark.parametrize(

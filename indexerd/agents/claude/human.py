@@ -5,7 +5,8 @@ Pitfalls: nobody typed half of the lines of type `user`.
 - A machine's prompt to the model is coded as a result (TOOL, no message).
 - A local command, its caveat and its output are CUSTOM: they do not change the turn.
 - An interruption ends the turn like a failed answer; it is coded as one that is not a message.
-- A prompt typed while the agent works may be a line of type `attachment`.
+- A prompt typed while the agent works may be a line of type `attachment`, or in old versions only
+  one of type `queue-operation`.
 - The arguments of a slash command are a request, unless the client carries the command out itself.
   If `<command-message>` comes first, the command expands to a prompt: `/review 167`. If
   `<command-name>` comes first, it is the client's own; but `/goal` and `/plan`, whose arguments the
@@ -56,7 +57,7 @@ _OPENINGS = (
     ("## Context Usage\n", Kind.CUSTOM),
     (_OUTPUT, Kind.CUSTOM),
 )
-_ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>")
+_ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>", '{"task_id":')
 _NOTICE = (
     *_ENDED,
     *("<teammate-message", "Another Claude session sent a message:"),
@@ -87,9 +88,9 @@ _OWN = frozenset(
     "add-dir advisor agents autocompact branch btw bug cd chrome clear color compact config context"  # noqa: SIM905 - a table
     " continue copy cost effort exit export fast feedback focus fork hooks ide login logout"
     " marketplace mcp memory model name new output-style permissions plugin plugins"
-    " privacy-settings quit rc recap release-notes reload-plugins remote-control remote-env rename"
-    " reset resume rewind sandbox scroll-speed settings share skills stats status stop tag tasks"
-    " teleport theme tui usage vim voice".split()
+    " privacy-settings quit rate-limit-options rc recap release-notes reload-plugins"
+    " remote-control remote-env rename reset resume rewind sandbox scroll-speed settings share"
+    " skills stats status stop tag tasks teleport theme tui usage vim voice".split()
 )
 _SWITCHES = frozenset("cancel clear none off on open reset share status stop".split())  # noqa: SIM905 - a table
 
@@ -103,6 +104,9 @@ def said(line: Fields, *, child: bool = False) -> LineClass:
     match line.get("type"):
         case "attachment":
             return _attachment(line, as_dict(line.get("attachment")), child)
+        case "queue-operation":  # what parse_tree.py takes for a prompt
+            queued = {"type": "queued_command", "prompt": line.get("content")}
+            return _attachment(line, queued, child)
         case "user" | "assistant" if line.get("isCompactSummary") is True:
             return LineClass(Kind.COMPACTION)
         case "user":

@@ -97,10 +97,9 @@ def _plan_in(content: list[Fields]) -> str:
 
 
 def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:
-    if line.get("type") == "attachment":
+    if what.queued or line.get("type") == "attachment":
         of = prompt_words if what.kind is Kind.USER else words
-        prompt = as_dict(line.get("attachment")).get("prompt")
-        return of(as_blocks(prompt)) if what.queued else []
+        return of(_queued(line)) if what.queued else []
     if "message" not in line:
         blocks = as_blocks(line.get("content")) if line.get("type") == "system" else []
         return [text for text in texts_in(blocks) if text]
@@ -134,10 +133,15 @@ def _patch(line: Fields, results: int) -> tuple[str, ...]:
     return tuple(lines[1:])
 
 
+def _queued(line: Fields) -> list[Fields]:
+    """Return the blocks of a prompt that was typed while the agent worked."""
+    return as_blocks(as_dict(line.get("attachment")).get("prompt") or line.get("content"))
+
+
 def _held(line: Fields, what: LineClass, content: list[Fields]) -> list[Fields]:
     """Return the blocks of a user's line, with those within its results."""
     if what.queued:
-        content = as_blocks(as_dict(line.get("attachment")).get("prompt"))
+        content = _queued(line)
     inner = [as_blocks(result.get("content")) for result in of_type(content, "tool_result")]
     return [block for blocks in (content, *inner) for block in blocks]
 

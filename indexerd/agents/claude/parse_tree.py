@@ -82,6 +82,7 @@ _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
+_SENT_TWICE = [2, 1, 97]  # version from which a queued prompt that is sent has a line of its own
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 # The best kind first; of each kind the newest counts, and a blank title clears only its kind. A
 # person gave a custom title; an agent's name alone may be made up.
@@ -106,6 +107,14 @@ class Prompt(msgspec.Struct, array_like=True):
     turn: int
 
 
+class Queued(msgspec.Struct, array_like=True):
+    """A prompt that waits, typed while the agent works, and where its line is."""
+
+    text: str
+    timestamp: str
+    place: Place
+
+
 class Memory(msgspec.Struct):
     """The scan's state between two blocks of lines; rows, -1 for none."""
 
@@ -122,6 +131,8 @@ class Memory(msgspec.Struct):
     lost: dict[str, int] = msgspec.field(default_factory=dict)  # id without a row -> its stand-in
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
     turns: int = 0  # turns that have ended
+    version: str = ""  # of the program that wrote the newest entry
+    queue: list[Queued] = msgspec.field(default_factory=list)  # oldest first
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
 
 
@@ -143,6 +154,8 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
             continue
         if not own and tree.header is None:
             memory.own_ms = memory.own_ms or at
+        if line.get("type") == "queue-operation" and tree.header:
+            _queue(tree, memory, line, (offset, length))
         _titled(tree, memory, line)
         tree.seen += 1
 
@@ -160,6 +173,7 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         begun = iso_ms(memory.begun)
         tree.born_ms = memory.own_ms or begun + (line.get("sessionKind") == "bg" and begun > 0)
         memory.settled = tree.header.subagent
+    memory.version = string(line.get("version"))[:WORD_MAX] or memory.version
     talks = line.get("type") in ("user", "assistant")
     if talks and not memory.settled:
         _whose(tree, memory, tree.header, line)
@@ -199,6 +213,36 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     elif what.kind is Kind.COMPACTION and (goal := goal_in("\n".join(words(content_of(line))))):
         tree.recap = row, goal
     _commanded(tree, memory, line, what)
+
+
+def _queue(tree: Tree, memory: Memory, line: Fields, place: Place) -> None:
+    """Follow the prompts that wait; before 2.1.97 one sent within a turn has no line of its own."""
+    operation, text = line.get("operation"), string(line.get("content"))
+    if operation == "enqueue":
+        others = [one for one in memory.queue if one.text != text or not text]
+        waiting = Queued(text, string(line.get("timestamp")), place)
+        memory.queue = [*others, waiting][-_PROMPTS_KEPT:]
+    elif operation == "popAll":  # the user took them back
+        memory.queue.clear()
+    elif memory.queue:
+        same = (at for at, one in enumerate(memory.queue) if one.text == text)
+        sent = memory.queue.pop(next(same, 0))
+        version = [int(number) for number in re.findall(r"\d+", memory.version)]
+        if operation == "remove" and version < _SENT_TWICE:
+            _sent_within_turn(tree, memory, sent)
+
+
+def _sent_within_turn(tree: Tree, memory: Memory, sent: Queued) -> None:
+    line = {"type": "queue-operation", "content": sent.text, "timestamp": sent.timestamp}
+    what = said(line)
+    digest = crc32(what.text.encode("utf-8", "replace"))
+    since = (one for one in memory.prompts if tree.offsets[one.row] > sent.place[0])
+    known = any(one.digest == digest for one in since)
+    if what.code == PROMPT and not known:
+        row = _put(tree, memory, line, what, sent.place)
+        tree.activity_ms = max(tree.activity_ms, iso_ms(sent.timestamp))
+        if tree.codes[row] == PROMPT:
+            tree.opened_by(row, lambda: preview(what.text))
 
 
 def _asked(content: list[Fields]) -> str:
