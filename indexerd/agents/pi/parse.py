@@ -40,6 +40,7 @@ from indexerd.agents.recaps import goal_in
 from indexerd.entries import (
     EXTRA,
     MESSAGE,
+    TURN_SHIFT,
     Command,
     Compaction,
     Edit,
@@ -123,6 +124,9 @@ def _add(tree: Tree, line: Fields, offset: int, length: int) -> None:
         says = message if kind == "message" else line
         packed = _ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
         packed |= EXTRA if isinstance(says.get("usage"), dict) else 0
+        result = role == "toolResult" and message.get("toolName") != "read"  # pi lists failed ones
+        if result and message.get("isError") is True:
+            packed |= Turn.FAILED << TURN_SHIFT
     own, parent = string(line.get("id")), string(line.get("parentId")) or None
     if tree.header is not None and tree.header.version <= 1:
         own, parent = made_id(row), made_id(row - 1) if row else None

@@ -66,6 +66,17 @@ def test_pi_totals_include_every_paid_call(world: World) -> None:
         wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
 
 
+def test_a_failed_edit_of_pi_modifies_no_file(world: World) -> None:
+    session = world.session()
+    session.say("user", "Begin.")
+    for path, failed in (("kept.py", False), ("blocked.py", True)):
+        session.said("assistant", edit(path), stopReason="toolUse")
+        known = {"toolCallId": f"call_{path}", "toolName": "edit", "isError": failed}
+        session.say("toolResult", "No." if failed else "Done.", **known)
+    session.answer()
+    assert world.read_once()[session.id]["filesModified"] == ["/w/kept.py"]
+
+
 def test_what_a_fork_copied_counts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """S1.13: in the original while that is there, else in the fork."""
     monkeypatch.setattr(clock, "now", AT)
