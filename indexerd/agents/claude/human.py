@@ -58,9 +58,10 @@ _OPENINGS = (
     (_OUTPUT, Kind.CUSTOM),
 )
 _ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>", '{"task_id":')
+_TEAM = "<teammate-message"
 _NOTICE = (
     *_ENDED,
-    *("<teammate-message", "Another Claude session sent a message:"),
+    *(_TEAM, "Another Claude session sent a message:"),
     *("Stop hook feedback:", "[SYSTEM NOTIFICATION - NOT USER INPUT]"),
 )
 # What a person sees of an output or a notice.
@@ -78,6 +79,7 @@ _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
 _FORK, _FORK_ENDS = "<fork-boilerplate>", "</fork-boilerplate>\n\nYour directive:"
+_SUMMARY = re.compile(r'\bsummary="([^"]{1,200})"')
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 _REMINDERS_MAX = 100  # removed from a prompt's end
@@ -123,7 +125,7 @@ def said(line: Fields, *, child: bool = False) -> LineClass:
 
 def _user(line: Fields, child: bool) -> LineClass:
     content = content_of(line)
-    if child and (task := directive(content)):
+    if child and (task := task_of(content)):
         return LineClass(PROMPTED, task)
     results = [block for block in content if block.get("type") == "tool_result"]
     if results or "toolUseResult" in line:
@@ -144,6 +146,20 @@ def directive(content: list[Fields]) -> str:
     """Return the task of a sub-agent that begins as a fork; it is beside its parent's result."""
     text = "\n".join(words(content))
     return text.partition(_FORK_ENDS)[2].strip() if text.startswith(_FORK) else ""
+
+
+def task_of(content: list[Fields]) -> str:
+    """Return what a fork, or a member of a team, is told in a sub-agent's file; "" for the rest."""
+    text = "\n".join(words(content))
+    told = text.partition(">")[2].strip() if text.startswith(_TEAM) else ""
+    return directive(content) or told.removesuffix("</teammate-message>").rstrip()
+
+
+def summary_of(content: list[Fields]) -> str:
+    """Return how a message to a member of a team sums itself up, or ""."""
+    head = "\n".join(words(content)).partition(">")[0]
+    summary = _SUMMARY.search(head[:1000]) if head.startswith(_TEAM) else None
+    return summary[1] if summary else ""
 
 
 def reply_in(line: Fields, result: Fields, results: int) -> str:

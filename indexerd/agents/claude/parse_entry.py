@@ -14,7 +14,6 @@ from indexerd.agents.base import PROMPTED, LineClass
 from indexerd.agents.claude.human import (
     INTERRUPTED,
     content_of,
-    directive,
     heading_of,
     plan_of,
     prompt_words,
@@ -22,6 +21,7 @@ from indexerd.agents.claude.human import (
     result_texts,
     said,
     shown,
+    task_of,
     words,
 )
 from indexerd.agents.json_lines import (
@@ -52,7 +52,8 @@ def read(data: bytes, entry_id: str) -> Entry:
     what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
     is_answer, is_user = kind == "assistant", kind == "user"
     # Some providers run tools of their own within an answer.
-    task = directive(content) if what.code == PROMPTED else ""
+    child = line.get("isSidechain") is True
+    task = task_of(content) if child and what.code == PROMPTED else ""
     results = of_type(content, "tool_result") if (is_user and not task) or is_answer else []
     denied = bool(line.get("toolDenialKind"))
     bad = [result for result in results if denied or result.get("is_error") is True]

@@ -241,6 +241,23 @@ def test_a_sub_agent_that_is_a_fork(world: World, home: Path) -> None:
     assert told == ["", "Check the top.", "It is sound."]
 
 
+def test_a_member_of_a_team_has_its_task_and_name(world: World, home: Path) -> None:
+    """The first message to it is its task, and says in few words what that is."""
+    parent = ClaudeSession(home)
+    parent.turn("Test all of it.")
+    folder = parent.path.with_suffix("") / "subagents"
+    member = ClaudeSession(home, folder=folder, session_id="agent-a1b2c3d")
+    own = {"sessionId": parent.id, "isSidechain": True}
+    head = '<teammate-message teammate_id="team-lead" summary="Test the hooks">'
+    member.prompt(f"{head}\nRun every hook.\n</teammate-message>", **own)
+    said = {"role": "assistant", "content": [{"type": "text", "text": "All pass."}]}
+    member.line("assistant", message=said, **own)
+    row = world.read_once("--subagents")[member.id]
+    assert (row["name"], row["firstUserMessage"]) == ("Test the hooks", "Run every hook.")
+    told = [entry["text"] for entry in world.run("path", member.id, "--json")["entries"]]
+    assert told == ["Run every hook.", "All pass."]
+
+
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
     """S0.43: until the whole session is read, totals are missing, neither zero nor partial."""
     session, turns = world.session(), 4000
