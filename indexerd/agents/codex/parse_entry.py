@@ -208,6 +208,8 @@ def _event(event: Fields) -> Fields:
             return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(event)),)}
         case "task_started" | "turn_started":
             return {"kind": Kind.SETTING}
+        case "error":
+            return {"kind": Kind.ASSISTANT, "error": string(event.get("message"))}
     return {}
 
 

@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 from tests.agents import codex_files as codex
+from tests.e2e.clients import CodexThread
 from tests.e2e.world import REAL, World, append, stamp
 
 DAY = datetime(2026, 4, 7, 9, 0, tzinfo=UTC)
@@ -271,3 +272,16 @@ def test_changes_that_only_events_record_are_shown_once(world: World) -> None:
     world.run("export", session.id, "-o", str(page))
     diffs = re.findall(r"```diff\n(.*?)\n```", page.read_text(), re.DOTALL)
     assert diffs == ["-a\n+b", "-old\n+new"]
+
+
+def test_what_stopped_a_turn_is_shown(world: World, home: Path) -> None:
+    thread = CodexThread(home)
+    thread.turn("First.")
+    asked = {"type": "UserMessage", "content": [{"type": "text", "text": "Go on."}]}
+    thread.event("task_started", turn_id="t")
+    thread.event("item_completed", turn_id="t", item=asked)
+    thread.event("error", message="You have hit your usage limit.")
+    world.read_once()
+    *_, prompt, stop = exported(world, thread.id)["nodes"]
+    assert (prompt["text"], stop["text"]) == ("Go on.", "You have hit your usage limit.")
+    assert (stop["kind"], stop["failed"]) == ("assistant", 1)
