@@ -276,7 +276,7 @@ def _sum_up(
             if state.codes[row] == PROMPTED:  # an agent's own message type may be the user's
                 entry = msgspec.structs.replace(entry, kind=state.kind(row))
             copied = row < progress.own[1] or 0 < iso_ms(entry.timestamp) < progress.own[0]
-            if does:
+            if does and not (copied and info.subagent):
                 progress.done.add(entry, info.cwd, copied=copied)
             if says and not copied:
                 current = next(reversed(progress.done.models), "")

@@ -181,7 +181,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
         at, kind = iso_ms(entry.timestamp), entry.kind
         if at and kind in (Kind.USER, Kind.ASSISTANT):
             self.first_ms = min(self.first_ms or at, at)
-            self.last_ms = max(self.last_ms, at)
+            self.last_ms = max(self.last_ms, at, iso_ms(entry.ended))
         model = clean_line(entry.model or "", NAME_MAX)
         if model not in _MODELLESS and kind in (Kind.ASSISTANT, Kind.SETTING):
             self.models = [*(name for name in self.models if name != model), model][-MODELS_MAX:]

@@ -209,6 +209,7 @@ def test_a_sub_agents_copy_of_its_parent_is_not_its_own(world: World, home: Path
     found = {key: row["tokens"]["input"] for key, row in rows.items()}
     assert found == spent | dict.fromkeys(copies, 10)
     assert {rows[copy]["name"] for copy in copies} == {"Summarize all of it."}
+    assert {rows[copy]["durationMs"] for copy in copies} == {0}
     for word, session_id in finds.items():
         hits = world.run("search", word, "--json")["hits"]
         assert [hit["sessionId"] for hit in hits] == [session_id]
