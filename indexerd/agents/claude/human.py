@@ -59,7 +59,7 @@ _OPENINGS = (
 )
 _ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>", '{"task_id":')
 _TEAM = "<teammate-message"
-_NOTICE = (
+NOTICE = (
     *_ENDED,
     *(_TEAM, "Another Claude session sent a message:"),
     *("Stop hook feedback:", "[SYSTEM NOTIFICATION - NOT USER INPUT]"),
@@ -185,13 +185,13 @@ def _by_machine(line: Fields, text: str) -> int | None:
         return Kind.CUSTOM if meta or unseen or by_program or not request(text) else None
     if unseen or (meta and text.startswith("Caveat:")) or _REFUSED.fullmatch(text):
         return Kind.CUSTOM
-    machine = meta or by_program or text.startswith(_NOTICE) or _is_plan(line, text)
+    machine = meta or by_program or text.startswith(NOTICE) or _is_plan(line, text)
     return PROMPTED if machine else None
 
 
 def is_notice(line: Fields) -> bool:
     """Return whether a prompt tells of another agent or task: nobody went back to write it."""
-    return "\n".join(words(content_of(line))).startswith(_NOTICE)
+    return "\n".join(words(content_of(line))).startswith(NOTICE)
 
 
 def plan_of(line: Fields) -> tuple[str, str]:
@@ -246,7 +246,7 @@ def _attachment(line: Fields, attachment: Fields, child: bool) -> LineClass:
     task = request(text)
     machine = child or mode == "task-notification" or _by_program(attachment.get("origin"))
     machine = machine or True in (attachment.get("isMeta"), line.get("isMeta"))
-    if machine or (not task and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
+    if machine or (not task and text.startswith((*NOTICE, *_OUTPUT, *_COMMAND))):
         return LineClass(PROMPTED, queued=True)
     if is_own_command(text):
         return LineClass(Kind.CUSTOM, queued=True)

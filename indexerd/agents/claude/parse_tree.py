@@ -53,6 +53,7 @@ from indexerd.agents.base import (
     Tree,
 )
 from indexerd.agents.claude.human import (
+    NOTICE,
     RESULTS,
     content_of,
     directive,
@@ -134,6 +135,7 @@ class Memory(msgspec.Struct):
     turns: int = 0  # turns that have ended
     version: str = ""  # of the program that wrote the newest entry
     queue: list[Queued] = msgspec.field(default_factory=list)  # oldest first
+    sent: str = ""  # what left it last
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
 
 
@@ -225,12 +227,24 @@ def _queue(tree: Tree, memory: Memory, line: Fields, place: Place) -> None:
         memory.queue = [*others, waiting][-_PROMPTS_KEPT:]
     elif operation == "popAll":  # the user took them back
         memory.queue.clear()
-    elif memory.queue:
-        same = (at for at, one in enumerate(memory.queue) if one.text == text)
-        sent = memory.queue.pop(next(same, 0))
+    elif memory.queue:  # without a text: the oldest that is the user's
+        fits = [at for at, one in enumerate(memory.queue) if text in ("", one.text)]
+        typed = [at for at in fits if not memory.queue[at].text.startswith(NOTICE)]
+        sent = memory.queue.pop(next(iter(typed or fits), 0))
+        memory.sent = sent.text.strip()
         version = [int(number) for number in re.findall(r"\d+", memory.version)]
         if operation == "remove" and version < _SENT_TWICE:
             _sent_within_turn(tree, memory, sent)
+
+
+def _leave_queue(memory: Memory, what: LineClass, content: list[Fields]) -> None:
+    """Drop what waits no more, although no operation says so, now that a line sends a text."""
+    text = "\n".join(words(content)).strip()
+    same = next((at for at, one in enumerate(memory.queue) if one.text.strip() == text), None)
+    if same is not None:
+        del memory.queue[0 if what.code == PROMPT else same : same + 1]
+    elif what.code == PROMPT and text != memory.sent:  # one types a new prompt if none waits
+        memory.queue.clear()
 
 
 def _sent_within_turn(tree: Tree, memory: Memory, sent: Queued) -> None:
@@ -342,6 +356,8 @@ def _entitle(tree: Tree, memory: Memory, kind: str, text: str) -> None:
 
 def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place) -> int:
     """Add a line, or replace an earlier copy of it. Returns its row."""
+    if memory.queue and line.get("type") == "user":
+        _leave_queue(memory, what, content_of(line))
     own = string(line.get("uuid"))
     boundary = line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
     key = own or _free(tree, f"L{tree.seen}")
