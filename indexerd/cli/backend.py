@@ -73,8 +73,13 @@ class App:
         try:
             if method == "expand":
                 seconds = question_seconds(params["text"], seconds)
-            with Clock(what, silent=self.json, left=_GOES_ON):
+            with Clock(what, silent=self.json):
                 return call_once(socket_path(os.environ), method, params, seconds)
+        except KeyboardInterrupt:
+            from indexerd.protocol.methods import METHODS
+
+            aside(_GOES_ON if METHODS[method].needs_daemon else "interrupted")
+            raise
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
 

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import msgspec
 from tantivy import DocAddress, Document, Occur, Query, Searcher
 
-from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.words import NO_MATCH
 from indexerd.search.index import (
     SCHEMA,
@@ -40,7 +39,6 @@ from indexerd.search.index import (
     message_in,
 )
 from indexerd.search.query import (
-    SNIPPET_MAX,
     TERMS_MAX,
     Finder,
     Span,
@@ -52,7 +50,6 @@ from indexerd.search.query import (
     split_filters,
     stem,
     synonyms,
-    without_markdown,
     without_references,
 )
 from indexerd.store.store import Filter
@@ -584,7 +581,7 @@ class _Search:
 def _listed(row: dict[str, Any]) -> dict[str, Any]:
     """Make a hit of a session that filters alone have found."""
     field = "description" if row["description"] else "name"
-    text = clean_line(without_markdown(row[field]), SNIPPET_MAX)
+    text = snippet(row[field], lambda _: (), markdown=True)
     named = {"sessionId": row["sessionId"], "name": row["name"]}
     return {**named, "field": field, "snippet": text, "score": 0.0}
 

@@ -192,10 +192,10 @@ def _blocks(text: str) -> Iterator[str]:
 
 def tidy(text: str) -> str:
     """Remove links, bold type, references, swear words and speakers' labels from a line."""
-    if "://" in text:
-        text = _PULL.sub(lambda at: f"{'issue' if at[1] == 'issues' else 'PR'} #{at[2]}", text)
     if "](" in text:
         text = _LINK.sub(r"\1", text)
+    if "://" in text:
+        text = _PULL.sub(lambda at: f"{'issue' if at[1] == 'issues' else 'PR'} #{at[2]}", text)
     text = text.replace("**", "")
     text = lexicon.OUTCRY.sub("", text)
     if ":" in text or "@@" in text or "\uff1a" in text:

@@ -247,16 +247,22 @@ def test_a_member_of_a_team_has_its_task_and_name(world: World, home: Path) -> N
     parent = ClaudeSession(home)
     parent.turn("Test all of it.")
     folder = parent.path.with_suffix("") / "subagents"
-    member = ClaudeSession(home, folder=folder, session_id="agent-a1b2c3d")
     own = {"sessionId": parent.id, "isSidechain": True}
-    head = '<teammate-message teammate_id="team-lead" summary="Test the hooks">'
-    member.prompt(f"{head}\nRun every hook.\n</teammate-message>", **own)
     said = {"role": "assistant", "content": [{"type": "text", "text": "All pass."}]}
-    member.line("assistant", message=said, **own)
-    row = world.read_once("--subagents")[member.id]
-    assert (row["name"], row["firstUserMessage"]) == ("Test the hooks", "Run every hook.")
-    told = [entry["text"] for entry in world.run("path", member.id, "--json")["entries"]]
-    assert told == ["Run every hook.", "All pass."]
+    assigned = {"type": "task_assignment", "subject": "Test the hooks"}
+    assigned["description"] = "Run every hook."
+    head = '<teammate-message teammate_id="team-lead"'
+    for message in (
+        f'{head} summary="Test the hooks">\nRun every hook.\n</teammate-message>',
+        f"{head}>\n{json.dumps(assigned, separators=(',', ':'))}\n</teammate-message>",
+    ):
+        member = ClaudeSession(home, folder=folder, session_id=f"agent-a{len(message)}")
+        member.prompt(message, **own)
+        member.line("assistant", message=said, **own)
+        row = world.read_once("--subagents")[member.id]
+        assert (row["name"], row["firstUserMessage"]) == ("Test the hooks", "Run every hook.")
+        told = [entry["text"] for entry in world.run("path", member.id, "--json")["entries"]]
+        assert told == ["Run every hook.", "All pass."]
 
 
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
