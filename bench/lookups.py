@@ -17,12 +17,13 @@ from home import Connection, Daemon, Home, check, wait
 from measure import Bench, Beside, wall
 
 ECHO = """
-import asyncio, sys
+import asyncio, os, sys
 class Echo(asyncio.Protocol):
     def connection_made(self, transport): self.transport = transport
     def data_received(self, data): self.transport.write(data)
 async def main():
-    server = await asyncio.get_running_loop().create_unix_server(Echo, sys.argv[1])
+    server = await asyncio.get_running_loop().create_unix_server(Echo, sys.argv[1] + "~")
+    os.rename(sys.argv[1] + "~", sys.argv[1])  # now it listens
     await server.serve_forever()
 asyncio.run(main())
 """

@@ -49,6 +49,7 @@ def test_kills_while_a_large_file_is_copied(world: World) -> None:
         world.run("restore", session.id)
         assert session.path.read_bytes() == before
         daemon.kill()  # see above
+        daemon.wait()
     assert seen
 
 
