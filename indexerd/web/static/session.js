@@ -46,7 +46,7 @@
     look();
     if (!view.files) aim(true);
     if ((view.target < 0 && other) || view.files !== before.files) if (view.files || view.target < 0) scrollTo(0, view.files || other ? 0 : left);
-    if (view.files && $("files").getBoundingClientRect().top > innerHeight / 2) $("see-files").scrollIntoView();
+    if (view.files && $("files").getBoundingClientRect().top > innerHeight * 0.8) $("see-files").scrollIntoView();
     if (view.target < 0 && view.leaf === story.doc.leaf) requestAnimationFrame(follow);
     if (enters) (document.querySelector("#path .aim") || $("path")).focus({ preventScroll: true });
     enters = false;
