@@ -42,6 +42,7 @@ from indexerd.agents.json_lines import as_dict, as_list, parse_object, string, t
 from indexerd.agents.opencode import ASKING, OUTPUT
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
+from indexerd.sessions.pictures import PICTURE_MAX
 from indexerd.sources import tail
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.tail import Block, Cursor, Look
@@ -49,7 +50,6 @@ from indexerd.sources.tail import Block, Cursor, Look
 BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
 NESTING_MAX = 32  # of a part's fields
 NAME_MAX = 200  # characters of a file's name or type
-IMAGE_MAX = 8_000_100  # characters of an image's data URL
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions of each version that are checked when the database changes
 RECORD_MAX = 64 * 1024 * 1024  # bytes of a record's file
@@ -254,7 +254,7 @@ def _bounded(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict) and ("mime" in value or value.get("type") == "file"):
         named = {"mime": value.get("mime"), "filename": value.get("filename") or value.get("name")}
         data = string(value.get("url") or value.get("uri"))
-        kept = {"url": data} if data.startswith("data:image/") and len(data) <= IMAGE_MAX else {}
+        kept = {"url": data} if data.startswith("data:image/") and len(data) <= PICTURE_MAX else {}
         texts = {key: string(text)[:NAME_MAX] for key, text in named.items()}
         return {"type": "file", **texts, **kept}
     if isinstance(value, list | dict) and depth > NESTING_MAX:

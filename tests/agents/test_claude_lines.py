@@ -24,6 +24,7 @@ PICTURE = {"type": "image", "source": {"type": "base64", "data": "AA"}}
 
 HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ("plain", {}, "plain"),
+    ('{"task_id": 1}', {}, '{"task_id": 1}'),
     ("typed", {"promptSource": "typed", "origin": {"kind": "human"}}, "typed"),
     ("by a program", {"promptSource": "sdk", "entrypoint": "sdk-cli"}, "by a program"),
     ([{"type": "text", "text": "a"}, "b"], {}, "a\nb"),
@@ -139,6 +140,7 @@ WAITED = [  # operations on the queue, and the prompts that are recorded nowhere
     (["+One.", "user Other.", "+Two.", "remove"], ["Two."]),  # the first was dropped unnoticed
     (["+One.", "+Two.", "user One.", "remove"], ["Two."]),
     (["+<task-notification>x", "+One.", "remove"], ["One."]),
+    (['+{"task_id":"b1"}', "remove"], []),
     (["+/model", "+<task-notification>x", "+", "remove", "remove", "remove"], []),
 ]
 

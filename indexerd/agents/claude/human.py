@@ -58,7 +58,7 @@ _OPENINGS = (
     ("## Context Usage\n", Kind.CUSTOM),
     (_OUTPUT, Kind.CUSTOM),
 )
-_ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>", '{"task_id":')
+_ENDED = ("<task-notification>", "<agent-notification>", "<bash-notification>")
 _TEAM = "<teammate-message"
 NOTICE = (
     *_ENDED,

@@ -84,7 +84,8 @@ _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
-_SENT_TWICE = [2, 1, 97]  # version from which a queued prompt that is sent has a line of its own
+_OWN_LINE = [2, 1, 97]  # the first version in which every queued prompt has a line of its own
+_NOT_TYPED = (*NOTICE, '{"task_id":')  # some versions put notices of tasks into the queue as JSON
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 # The best kind first; of each kind the newest counts, and a blank title clears only its kind. A
 # person gave a custom title; an agent's name alone may be made up.
@@ -193,8 +194,9 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         _put_aside(tree, line, place)
         return
     what = said(line, child=child)
-    own_task = _COPYING.match(tree.file) or (child and directive(content_of(line)))
-    if at and what.code == PROMPTED and own_task:  # all lines above are copies
+    prompted = at and what.code == PROMPTED
+    if prompted and (_COPYING.match(tree.file) or (child and directive(content_of(line)))):
+        # All lines above are copies.
         stamp = string(line.get("timestamp"))[:WORD_MAX]
         tree.born_ms, tree.header = at, replace(tree.header, created_at=stamp)
         tree.openings.clear()
@@ -219,7 +221,7 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
 
 
 def _queue(tree: Tree, memory: Memory, line: Fields, place: Place) -> None:
-    """Follow the prompts that wait; before 2.1.97 one sent within a turn has no line of its own."""
+    """Follow the queue of prompts; before `_OWN_LINE` it alone tells what is sent within a turn."""
     operation, text = line.get("operation"), string(line.get("content"))
     if operation == "enqueue":
         others = [one for one in memory.queue if one.text != text or not text]
@@ -229,31 +231,32 @@ def _queue(tree: Tree, memory: Memory, line: Fields, place: Place) -> None:
         memory.queue.clear()
     elif memory.queue:  # without a text: the oldest that is the user's
         fits = [at for at, one in enumerate(memory.queue) if text in ("", one.text)]
-        typed = [at for at in fits if not memory.queue[at].text.startswith(NOTICE)]
+        typed = [at for at in fits if not memory.queue[at].text.startswith(_NOT_TYPED)]
         sent = memory.queue.pop(next(iter(typed or fits), 0))
         memory.sent = sent.text.strip()
         version = [int(number) for number in re.findall(r"\d+", memory.version)]
-        if operation == "remove" and version < _SENT_TWICE:
+        if operation == "remove" and version < _OWN_LINE:
             _sent_within_turn(tree, memory, sent)
 
 
 def _leave_queue(memory: Memory, what: LineClass, content: list[Fields]) -> None:
-    """Drop what waits no more, although no operation says so, now that a line sends a text."""
+    """Drop what a user's line shows to have left the queue; not every version says so."""
     text = "\n".join(words(content)).strip()
     same = next((at for at, one in enumerate(memory.queue) if one.text.strip() == text), None)
     if same is not None:
         del memory.queue[0 if what.code == PROMPT else same : same + 1]
-    elif what.code == PROMPT and text != memory.sent:  # one types a new prompt if none waits
+    elif what.code == PROMPT and text != memory.sent:  # a new turn: none waited any more
         memory.queue.clear()
 
 
 def _sent_within_turn(tree: Tree, memory: Memory, sent: Queued) -> None:
+    """Add a prompt that left the queue, unless it is none or has a line since it was queued."""
     line = {"type": "queue-operation", "content": sent.text, "timestamp": sent.timestamp}
     what = said(line)
     digest = crc32(what.text.encode("utf-8", "replace"))
     since = (one for one in memory.prompts if tree.offsets[one.row] > sent.place[0])
     known = any(one.digest == digest for one in since)
-    if what.code == PROMPT and not known:
+    if what.code == PROMPT and not (known or sent.text.startswith(_NOT_TYPED)):
         row = _put(tree, memory, line, what, sent.place)
         tree.activity_ms = max(tree.activity_ms, iso_ms(sent.timestamp))
         if tree.codes[row] == PROMPT:

@@ -124,8 +124,8 @@ def _add(tree: Tree, line: Fields, offset: int, length: int) -> None:
         says = message if kind == "message" else line
         packed = _ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
         packed |= EXTRA if isinstance(says.get("usage"), dict) else 0
-        result = role == "toolResult" and message.get("toolName") != "read"  # pi lists failed ones
-        if result and message.get("isError") is True:
+        failed = role == "toolResult" and message.get("isError") is True
+        if failed and message.get("toolName") != "read":  # pi itself lists files of failed reads
             packed |= Turn.FAILED << TURN_SHIFT
     own, parent = string(line.get("id")), string(line.get("parentId")) or None
     if tree.header is not None and tree.header.version <= 1:
