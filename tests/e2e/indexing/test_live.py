@@ -53,7 +53,7 @@ def test_a_tool_loop_or_an_error_starts_no_run_before_its_turn_has_ended(world: 
 
 def test_messages_during_a_call_wait_for_the_next_run(world: World) -> None:
     """S0.35: the meta file names the leaf that was sent; later messages get a run of their own."""
-    world.scripted({"delay": 1.0, "times": 1}, {})
+    world.scripted({"delay": 1.0, "times": 1}, {"delay": 3.0})
     with world.daemon():
         session = world.session(turns=5)
         leaf = session.last
@@ -68,7 +68,7 @@ def test_messages_during_a_call_wait_for_the_next_run(world: World) -> None:
 
 def test_forced_runs(world: World) -> None:
     """S0.3, S0.11, S0.30, S0.42: a forced run ignores the threshold; only one runs at a time."""
-    world.scripted({"delay": 1.0, "times": 1}, {})
+    world.scripted({"delay": 3.0, "times": 1}, {})
     with world.daemon():
         session = world.session(turns=2)
         until(lambda: world.call("list")["sessions"], "the session")
