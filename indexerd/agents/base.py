@@ -22,7 +22,7 @@ from indexerd.entries import KIND_MASK, Base, Entry, Header, Kind, Turn, code
 
 ROOT = -1  # the parent of a root
 NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
-PATH_MAX = 8192  # characters of a path that are kept
+PATH_KEPT = 8192  # characters of a path, an id or a title that are kept
 WORD_MAX = 64  # characters of a time that are kept
 
 _OPENINGS_MAX = 64  # first prompts of one tree that are kept
@@ -189,7 +189,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
                 self.openings[row] = preview()
 
     @property
-    def first_user(self) -> str:
+    def first_prompt(self) -> str:
         """The preview of the first prompt on the path that has text, or ""."""
         rows = self.up(self.leaf) if self.openings else ()
         previews = [words for row in rows if (words := self.openings.get(row))]

@@ -152,7 +152,7 @@ def time_ms(value: Any) -> int:
     return number(value, _TIME_MAX)
 
 
-def tokens_of(
+def recorded_tokens(
     counts: Iterable[Any], *, hour: Any = 0, total: Any = 0, cost: Any = None, answer: str = ""
 ) -> Tokens:
     """Make a Tokens from the counts of input, output, cache read and cache write."""

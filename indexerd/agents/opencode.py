@@ -21,7 +21,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, LineClass, Tree
+from indexerd.agents.base import ANSWERS, PATH_KEPT, PROMPT, PROMPTED, LineClass, Tree
 from indexerd.agents.json_lines import (
     Fields,
     as_dict,
@@ -32,12 +32,12 @@ from indexerd.agents.json_lines import (
     of_type,
     parse_object,
     patched_files,
+    recorded_tokens,
     safe_line,
     scan_lines,
     string,
     texts_in,
     time_ms,
-    tokens_of,
 )
 from indexerd.agents.replies import opencode_answers, question_in
 from indexerd.entries import (
@@ -109,14 +109,14 @@ def _begin(tree: Tree, memory: Memory, line: Fields) -> None:
     tree.born_ms = time_ms(time.get("created"))
     tree.archived = time_ms(time.get("archived")) > 0
     tree.header = Header(
-        session_id=own[:PATH_MAX],
-        cwd=string(line.get("directory"))[:PATH_MAX],
+        session_id=own[:PATH_KEPT],
+        cwd=string(line.get("directory"))[:PATH_KEPT],
         created_at=iso_of_ms(tree.born_ms) if tree.born_ms else "",
         version=2 if line.get("schema") == 2 else 1,  # noqa: PLR2004 - the schema's number
-        parent_id=(parent or string(line.get("forkID")))[:PATH_MAX] or None,
+        parent_id=(parent or string(line.get("forkID")))[:PATH_KEPT] or None,
         subagent=bool(parent),
     )
-    title = string(line.get("title"))[:PATH_MAX]
+    title = string(line.get("title"))[:PATH_KEPT]
     if forked := _FORK.fullmatch(title):  # the origin's title, its number raised by one
         before = int(forked[2]) - 1
         tree.fork_of = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
@@ -132,7 +132,7 @@ def _by_person(title: str, line: Fields, *, made: bool) -> bool:
 
     `made`: the session began with a title that opencode made, as a fork's.
     """
-    titles = [string(each)[:PATH_MAX] for each in as_list(line.get("titles"))]
+    titles = [string(each)[:PATH_KEPT] for each in as_list(line.get("titles"))]
     if title not in titles:
         return False
     before = titles[: titles.index(title)]
@@ -331,7 +331,7 @@ def _tokens(line: Fields) -> Tokens | None:
         return None
     if total > whole:
         output += number(counts.get("reasoning"))  # counted apart from the rest of the answer
-    return tokens_of((sent, output, *cached), total=total or whole, cost=line.get("cost"))
+    return recorded_tokens((sent, output, *cached), total=total or whole, cost=line.get("cost"))
 
 
 def _call(part: Fields) -> ToolCall:

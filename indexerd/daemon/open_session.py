@@ -33,7 +33,7 @@ from indexerd.paths import Places, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
 from indexerd.sessions import tree_answers
-from indexerd.sessions.context import Read
+from indexerd.sessions.context import ReadRow
 from indexerd.settings import Settings
 from indexerd.sources.roots import pi_folder
 from indexerd.sources.session_reader import OpenSession, row_of
@@ -53,11 +53,11 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
         user = read_user(home / user_name(session_id)) if home else UserFile()
         for key, text in user.labels.items():
             if (labelled := state.row(key)) is not None:
-                labels[state.id(labelled)] = text
+                labels[state.ids[labelled]] = text
     return OpenSession(info, state.snapshot(row), labels, library.files.lines(session_id), home)
 
 
-def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
+def branches(session: OpenSession, read: ReadRow, _asked: object = None) -> dict[str, Any]:
     """Answer `branches`, with our own summaries of them."""
     summaries: dict[str, str] = {}
     with suppress(IndexerdError):  # as for labels
@@ -66,7 +66,7 @@ def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[st
     return tree_answers.branches(session, read, summaries)
 
 
-VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
+VIEWS: dict[str, Callable[[OpenSession, ReadRow, Any], dict[str, Any]]] = {
     "tree": tree_answers.tree,
     "branches": branches,
     "path": tree_answers.path,
@@ -115,7 +115,7 @@ def make_branch(args: params.Branch, cwd: str, session: OpenSession) -> dict[str
             raise SessionUnreadableError(message, hint="pi itself can fork it")
 
         new_entry_id = partial(secrets.token_hex, 4)
-        path = ((state.id(row), line(row)) for row in rows)
+        path = ((state.ids[row], line(row)) for row in rows)
         new_lines = branch_lines(fields, path, map(line, labels), new_entry_id)
         count = create_file(target, new_lines)
     return {"sessionId": new_id, "sessionFile": str(target), "entries": count - 1}

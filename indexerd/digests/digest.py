@@ -114,7 +114,7 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
     """Add the text and the facts of a segment's entries to the plan."""
     state, agent, clean = session.state, session.info.agent, redactor(settings)
     messages = list(context_messages(state, entries.__getitem__, list(entries)))
-    plan.tokens = transcript.tokens_of(messages, state, agent)
+    plan.tokens = transcript.message_tokens(messages, state, agent)
     kept = pruned(messages) if settings.digest.prune_tool_output else messages
     selected = transcript.summarizable_messages(kept, state, agent)
     plan.text = transcript.redact_parts(selected, clean, RESULT_MAX)

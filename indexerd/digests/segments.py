@@ -24,7 +24,7 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.references.services import Services
 from indexerd.sessions.clipped import Keep
-from indexerd.sessions.context import Read, context_messages, role_of, serialize
+from indexerd.sessions.context import ReadRow, context_messages, role_of, serialize
 from indexerd.sessions.state import SessionState, message_rows, names_on, rows_between
 from indexerd.sessions.tree_answers import TEXT_MAX, text_limit
 from indexerd.settings import Digest
@@ -181,7 +181,7 @@ def history(session: OpenSession, *, wanted: Digest, full: bool) -> dict[str, An
     return answer | ({"context": context} if full else {})
 
 
-def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
+def _system(state: SessionState, rows: list[int], read: ReadRow) -> Iterator[dict[str, Any]]:
     path = state.path()
     begin = path.index(rows[0]) if rows else len(path)
     for at, row in enumerate(path):

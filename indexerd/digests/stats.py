@@ -11,11 +11,11 @@ from typing import Any
 
 from indexerd.digests import compact_pi
 from indexerd.digests.segments import chain_at, covered
-from indexerd.digests.transcript import tokens_of
+from indexerd.digests.transcript import message_tokens
 from indexerd.entries import Kind
 from indexerd.models.prices import window_of
 from indexerd.sessions.clipped import COUNTED
-from indexerd.sessions.context import ContextEntry, Read, context_entries, context_messages
+from indexerd.sessions.context import ContextEntry, ReadRow, context_entries, context_messages
 from indexerd.sessions.state import SessionState, message_rows, rows_between
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import OpenSession
@@ -58,14 +58,16 @@ def stats(session: OpenSession, row: Mapping[str, Any], settings: Digest) -> dic
     return answer | {"usable": usable, "percent": round(percent, 1), "level": level}
 
 
-def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
+def outgrown(session: OpenSession, read: ReadRow, settings: Digest) -> bool:
     """Whether a context leaves less than the reserve of its model's window, if that is known."""
     tokens, counted = context_size(session.state, context_entries(session.state, read))
     window, _ = _window(session.state, read, counted, settings)
     return window is not None and tokens > window - settings.reserve_tokens
 
 
-def _window(state: SessionState, read: Read, used: int, settings: Digest) -> tuple[int | None, str]:
+def _window(
+    state: SessionState, read: ReadRow, used: int, settings: Digest
+) -> tuple[int | None, str]:
     if settings.context_window:
         return settings.context_window, "settings"
     if state.context.window > 0:
@@ -95,12 +97,12 @@ def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[
     return used + compact_pi.estimate_tokens(*rest), used
 
 
-def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[str, Any]:
+def _totals(session: OpenSession, row: Mapping[str, Any], read: ReadRow) -> dict[str, Any]:
     """Count a session's tokens and cost on every branch, tools and files on the current path."""
     state, info = session.state, session.info
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
     lines = rows_between(state.path(), rows, 0, covered(chain) - 1)
-    tokens = tokens_of(context_messages(state, read, lines), state, info.agent)
+    tokens = message_tokens(context_messages(state, read, lines), state, info.agent)
     totals = {
         "messages": info.messages,
         "userMessages": info.users,

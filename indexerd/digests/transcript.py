@@ -68,7 +68,7 @@ def summarizable_messages(
             yield selected
 
 
-def tokens_of(messages: Iterable[ContextMessage], state: SessionState, agent: str) -> int:
+def message_tokens(messages: Iterable[ContextMessage], state: SessionState, agent: str) -> int:
     """Estimate the tokens of messages, without the agent's summaries of earlier ones."""
     selected = summarizable_messages(messages, state, agent)
     summaries = ("compactionSummary", "branchSummary")

@@ -51,7 +51,7 @@ from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Stamp, Usage
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import ATTEMPTS, Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply
-from indexerd.models.budget import Budget, tokens_of
+from indexerd.models.budget import Budget, prompt_tokens
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
@@ -287,7 +287,7 @@ class Indexer:
             except IndexerdError:
                 unreadable += 1
                 continue
-            tokens += tokens_of(snapshot.prompt)
+            tokens += prompt_tokens(snapshot.prompt)
             costs.append(self.budget.estimate(model.key, snapshot.prompt) if model else None)
         known = [cost for cost in costs if cost is not None]
         return {
@@ -321,7 +321,7 @@ def _meta_file(
         usage=Usage.model_validate(calls.usage),
         message_count=info.messages,
         user_message_count=info.users,
-        first_user_message=info.first_user[:FIRST_MESSAGE_MAX] or None,
+        first_user_message=info.first_prompt[:FIRST_MESSAGE_MAX] or None,
         files_read=list(snapshot.facts.files_read),
         files_modified=list(snapshot.facts.files_modified),
         tools_used=snapshot.facts.tools_used,
@@ -463,7 +463,7 @@ def _newest_first(
         old = old or row == described
         role = state.speaker(row)
         line = lines.row(row) if role else b""
-        if role and line and (text := own_words(read(line, state.id(row)).said)):
+        if role and line and (text := own_words(read(line, state.ids[row]).said)):
             text = _LIKE_HEADS.sub("> ", text[-MESSAGE_MAX:])
             yield Section(f"{role.capitalize()}: ", role, text, old)
 

@@ -121,7 +121,7 @@ def row_of(
         "sessionFile": _shown(info.file),
         "cwd": _shown(info.cwd),
         "createdAt": iso_of_ms(iso_ms(info.created_at) or info.mtime_ms),
-        "firstUserMessage": info.first_user,
+        "firstUserMessage": info.first_prompt,
         "archived": info.archived,
         "gone": False,
         "resume": resume,

@@ -51,7 +51,7 @@ class Row(msgspec.Struct):
     model: str = ""
 
 
-def tokens_of(prompt: Prompt) -> int:
+def prompt_tokens(prompt: Prompt) -> int:
     """Estimate the input tokens of a prompt; too high is better than too low."""
     size = len((prompt.system + prompt.user).encode("utf-8", "replace"))
     return size // 3 + 500  # usually 3.6 bytes per token; 500 for the schema and the framing
@@ -143,7 +143,7 @@ class Budget:
     def estimate(self, key: str, prompt: Prompt) -> float | None:
         """Return the most that a call may cost, in USD; None if the price is unknown."""
         own = self.settings().providers.openai
-        return upper_bound_usd(key, tokens_of(prompt), prompt.max_output_tokens, own)
+        return upper_bound_usd(key, prompt_tokens(prompt), prompt.max_output_tokens, own)
 
     async def reserve(self, model: Model, prompt: Prompt) -> Row | None:
         """Reserve a call's cost, on disk; None for a local model.

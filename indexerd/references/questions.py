@@ -151,12 +151,12 @@ def read_context(session: OpenSession, *, max_bytes: int, clean: Redactor) -> Co
     def messages() -> Iterator[Section]:
         for row in state.up(state.leaf):
             if (role := state.speaker(row)) and not (entry := read(row)).unseen:
-                yield section_of(state.id(row), role, entry.said, row)
+                yield section_of(state.ids[row], role, entry.said, row)
 
     def summaries() -> Iterator[Section]:
         for row in state.up(state.leaf):
             if state.kind(row) in _SUMMARIES:
-                yield section_of(state.id(row), "summary", read(row).text, row)
+                yield section_of(state.ids[row], "summary", read(row).text, row)
 
     with session.reading() as read:
         return compose(messages(), summaries(), max_bytes, clean)

@@ -195,7 +195,7 @@ class TextIndexer:
             return not self._reread(session_id)
         progress.words = max(progress.words, end)
         progress.rows, progress.seal = end, _seal(state, path, end)
-        progress.last = state.id(progress.words - 1) if progress.words else ""
+        progress.last = state.ids[progress.words - 1] if progress.words else ""
         sign = _sign(info) if is_last else 0
         self._index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
         if facts is not None:
@@ -215,7 +215,7 @@ class TextIndexer:
         mark = self._index.mark(info.session_id)
         progress = _decode(mark) if mark else _Progress(own)
         is_same = progress.words <= len(state) and (
-            not progress.words or state.id(progress.words - 1) == progress.last
+            not progress.words or state.ids[progress.words - 1] == progress.last
         )
         # With another `own`, other entries count as copied.
         if not is_same or (progress.own, progress.rules) != (own, _RULES):
@@ -272,7 +272,7 @@ def _sum_up(
     read = ADAPTERS[info.agent].read
     for row, says, does in rows:
         if line := lines.row(row):  # else it is too long
-            entry = read(line, state.id(row))
+            entry = read(line, state.ids[row])
             if state.codes[row] == PROMPTED:  # an agent's own message type may be the user's
                 entry = msgspec.structs.replace(entry, kind=state.kind(row))
             copied = row < progress.own[1] or 0 < iso_ms(entry.timestamp) < progress.own[0]
@@ -293,4 +293,4 @@ def _sign(info: SessionInfo) -> int:
 def _seal(state: SessionState, path: array[int], end: int) -> int:
     """Hash a path's rows before `end`, and the id of the last of them."""
     rows = path[: bisect_left(path, end)]
-    return number(rows.tobytes().hex(), state.id(rows[-1]) if rows else "")
+    return number(rows.tobytes().hex(), state.ids[rows[-1]] if rows else "")

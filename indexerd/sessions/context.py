@@ -52,7 +52,7 @@ _AROUND = {
     "branchSummary": (f"{_BRANCHED}\n\n<summary>\n", "</summary>"),
 }
 
-Read = Callable[[int], Entry]  # reads a row in full
+ReadRow = Callable[[int], Entry]  # reads a row in full
 _Says = Callable[..., Iterator["ContextMessage"]]  # turns an entry and its edit into messages
 
 
@@ -92,7 +92,7 @@ class Context:
     thinking_level: str | None
 
 
-def context_of(state: SessionState, read: Read, *, level: str | None = None) -> Context:
+def context_of(state: SessionState, read: ReadRow, *, level: str | None = None) -> Context:
     """Build the context at the leaf; ContextTooLargeError beyond ENTRIES_MAX or TEXT_MAX."""
     # Only messages are kept: no bound counts the parts that the model does not see.
     parts = _bounded(_parts(state, read, _messages))
@@ -101,19 +101,19 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
     return Context(messages, model, thinking or level)
 
 
-def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
+def context_entries(state: SessionState, read: ReadRow) -> list[ContextEntry]:
     """Build the context by entry: the newest compaction, the entries it keeps, and later ones."""
     return list(_bounded(_parts(state, read, _speeches)))
 
 
-def entries_of(state: SessionState, read: Read, rows: Sequence[int]) -> list[ContextEntry]:
+def entries_of(state: SessionState, read: ReadRow, rows: Sequence[int]) -> list[ContextEntry]:
     """Build the context of these rows in order; edits and compactions among them do not count."""
     _limit(len(rows), ENTRIES_MAX, "entries")
     return list(_bounded(_one_by_one(state, read, rows, edits=False)))
 
 
 def context_messages(
-    state: SessionState, read: Read, rows: Sequence[int]
+    state: SessionState, read: ReadRow, rows: Sequence[int]
 ) -> Iterator[ContextMessage]:
     """Yield the messages of these rows without a limit, for callers that do not keep them."""
     entries = _one_by_one(state, read, rows, edits=True)
@@ -121,7 +121,7 @@ def context_messages(
 
 
 def _one_by_one(
-    state: SessionState, read: Read, rows: Sequence[int], *, edits: bool
+    state: SessionState, read: ReadRow, rows: Sequence[int], *, edits: bool
 ) -> Iterator[ContextEntry]:
     new = _edits(read(row) for row in rows if edits and state.kind(row) is Kind.OTHER)
     for place, row in enumerate(rows):
@@ -146,7 +146,7 @@ def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
         yield entry
 
 
-def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntry]:
+def _parts(state: SessionState, read: ReadRow, says: _Says) -> Iterator[ContextEntry]:
     """Yield the entries of the context in the model's order."""
     path = state.path()
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
@@ -165,7 +165,7 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
         yield ContextEntry(row, entry, tuple(speeches), place)
 
 
-def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequence[int]:
+def _kept(state: SessionState, path: Sequence[int], at: int, read: ReadRow) -> Sequence[int]:
     """List places on the path: the compaction, earlier entries that it keeps, then later ones."""
     compaction, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
     if compaction.retained is None and compaction.role == "user":  # old Codex: human messages stay
@@ -178,7 +178,7 @@ def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequ
         return [*reversed(prompts), at, *later]
     first = at
     if compaction.retained is None and compaction.kept is not None:
-        ids = [state.id(row) for row in path[:at]]
+        ids = [state.ids[row] for row in path[:at]]
         first = ids.index(compaction.kept) if compaction.kept in ids else at
     stays = [place for place in range(first, at) if state.kind(path[place]) is not Kind.SYSTEM]
     return [at, *stays, *later]
@@ -264,7 +264,9 @@ def _results(entry: Entry, images: int) -> Iterator[ContextMessage]:
         images = 0  # it is not known which result has them: count them once
 
 
-def _settings(state: SessionState, read: Read) -> tuple[dict[str, str | None] | None, str | None]:
+def _settings(
+    state: SessionState, read: ReadRow
+) -> tuple[dict[str, str | None] | None, str | None]:
     model: dict[str, str | None] | None = None
     level: str | None = None
     for row in state.up(state.leaf):

@@ -63,9 +63,7 @@ def edits_of(name: str, arguments: Any) -> list[FileEdit]:
         return [_edit(path, "write", lines)]
     if path and name in ("edit", "multiedit", "notebookedit"):
         several = [as_dict(one) for one in as_list(fields.get("edits"))] or [fields]
-        if (
-            fields.get("edit_mode") == "delete"
-        ):  # of a notebook's cell, whose text is not in the call
+        if fields.get("edit_mode") == "delete":  # a notebook's cell: its text is not in the call
             several = []
         lines = _joined(map(_changed, several[:CALL_MAX]))
         return [_edit(path, "edit", lines)]  # without lines, if only line ends changed

@@ -25,7 +25,7 @@ from indexerd.client import is_windows_path
 from indexerd.entries import Entry, Kind, ToolCall
 from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.limits import USE_MAX
+from indexerd.protocol.limits import PATH_MAX, USE_MAX
 from indexerd.sessions.list_prices import estimated_usd
 from indexerd.sessions.titles import titles_in
 from indexerd.times import DAY_MS, iso_ms
@@ -42,7 +42,6 @@ CALLS_KEPT = 64  # calls whose result may still follow
 FAILED_KEPT = 8  # failures whose call may still follow
 ANSWERS_KEPT = 8  # answers of which more lines may follow
 PAID_KEPT = 4096  # answers of which copies are recognised
-PATH_MAX = 4096
 USES_MAX = 200  # days and models of one session
 
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})

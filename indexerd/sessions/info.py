@@ -32,7 +32,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     leaf_id: str | None
     turn: Turn
     agent_title: str | None
-    first_user: str
+    first_prompt: str
     messages: int
     users: int  # human messages on the current path
     answered: bool
@@ -114,7 +114,7 @@ def info_of(
         in_database=in_database,
         base_names=tuple(base_name(path) for _, path in state.base_files),
         # Like pi's own list: the first message of the file, whatever the path.
-        first_user=state.first_user or state.command
+        first_prompt=state.first_prompt or state.command
         if agent != "pi"
         else next(filter(None, state.openings.values()), ""),
         users=state.user_messages(),

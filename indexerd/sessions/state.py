@@ -60,9 +60,6 @@ class SessionState(Tree):
     def file_of(self, row: int) -> str:
         return next((path for end, path in self.base_files if row < end), self.file)
 
-    def id(self, row: int) -> str:
-        return self.ids[row]
-
     @property
     def id_length(self) -> int:
         """How many characters of the entries' ids tell them apart: the first; if < 0, the last."""

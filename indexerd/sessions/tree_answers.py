@@ -39,7 +39,7 @@ from indexerd.sessions.clipped import SUMMED, clipped
 from indexerd.sessions.context import (
     CLEARED,
     ContextMessage,
-    Read,
+    ReadRow,
     context_entries,
     context_of,
     serialize,
@@ -72,7 +72,7 @@ _FILES = re.compile(r"\n<(?:read|modified)-files>\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionView:
     """A session as it was when it was opened, seen from the requested leaf."""
 
     info: SessionInfo
@@ -80,13 +80,15 @@ class Session:
     labels: dict[str, str]  # by entry id: the user's and the session's own
 
 
-def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
+def text_limit(
+    state: SessionState, rows: Sequence[int], total: int, limits: Sequence[int] = _LIMITS
+) -> int:
     """Choose the maximum length of each text so that their sum stays within `total`."""
-    sums = ((limit, sum(min(state.lengths[row], limit) for row in rows)) for limit in _LIMITS)
-    return next((limit for limit, size in sums if size <= total), _LIMITS[-1])
+    sums = ((limit, sum(min(state.lengths[row], limit) for row in rows)) for limit in limits)
+    return next((limit for limit, size in sums if size <= total), limits[-1])
 
 
-def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
+def unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
     """Warn if lines of these rows were too long to be read: their length is stored as 0."""
     count = sum(not state.lengths[row] for row in rows)
     if not count:
@@ -95,11 +97,11 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
     return {"warnings": [f"{entries} too long to be read"]}
 
 
-def tree(session: Session, read: Read, query: params.Tree) -> dict[str, Any]:
+def tree(session: SessionView, read: ReadRow, query: params.Tree) -> dict[str, Any]:
     state = session.state
     matching = nodes(state, read, session.labels, query.filter or "all", query.search)
     listed = list(islice(matching, NODES_MAX))
-    answer = _head(session) | {"nodes": listed} | _unread(state, range(len(state)))
+    answer = _head(session) | {"nodes": listed} | unread(state, range(len(state)))
     if next(matching, None) is not None:
         answer["truncated"] = True
     if looped := state.cycles():
@@ -212,7 +214,7 @@ def _takes(mode: str, kind: Kind, entry: Entry, label: str | None, *, quiet: boo
 
 def nodes(
     state: SessionState,
-    read: Read,
+    read: ReadRow,
     labels: Mapping[str, str],
     mode: str = "all",
     search: str | None = None,
@@ -225,7 +227,7 @@ def nodes(
     active, tokens = set(state.up(state.leaf)), (search or "").lower().split()
     depths = array("i")  # by real depth: shown rows from the root to the current one
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
-        entry, label = as_seen(read(row)), labels.get(state.id(row))
+        entry, label = as_seen(read(row)), labels.get(state.ids[row])
         plain = entry.reply if replies(entry) else "".join(entry.texts).strip(JS_SPACE)
         plain = own_words(plain) if entry.kind is Kind.USER else plain
         text = clean_line((plain or _without_words(entry))[:LOOKED_AT], NODE_TEXT_MAX)
@@ -252,11 +254,11 @@ def nodes(
             "active": row in active,
             "display": False if entry.display is False else None,
         }
-        places = {"id": state.id(row), "parentId": None if above == ROOT else state.id(above)}
+        places = {"id": state.ids[row], "parentId": None if above == ROOT else state.ids[above]}
         yield places | {key: value for key, value in node.items() if value is not None}
 
 
-def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[str, Any]:
+def branches(session: SessionView, read: ReadRow, stored: Mapping[str, str]) -> dict[str, Any]:
     """Answer `branches`: every tip; only its last message and the text for its summary are read.
 
     `stored` maps the names of leaves to our own summaries of their branches.
@@ -269,18 +271,18 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
         gist, source = _gist(state, tip, summaries, stored, read)
         branch = {
-            "leafId": state.id(tip.row),
-            "branchPointId": None if tip.parting == ROOT else state.id(tip.parting),
+            "leafId": state.ids[tip.row],
+            "branchPointId": None if tip.parting == ROOT else state.ids[tip.parting],
             "entries": tip.entries,
             "userMessages": tip.users,
             "lastActivity": iso_of_ms(moment) if moment else "",
             "active": tip.row == state.leaf,
         }
         optional = {
-            "label": labels.get(state.id(tip.row)),
+            "label": labels.get(state.ids[tip.row]),
             "gist": gist,
             "gistSource": gist and source,
-            "reason": None if tip.summary == ROOT else labels.get(state.id(tip.summary)),
+            "reason": None if tip.summary == ROOT else labels.get(state.ids[tip.summary]),
         }
         listed.append(branch | {key: value for key, value in optional.items() if value})
     return _head(session) | {"tips": listed}
@@ -346,7 +348,7 @@ def _names(state: SessionState, tip: Tip) -> set[str]:
     """Collect the ids by which a stored summary may name this branch."""
     names = set[str]()
     for row in state.up(tip.row):
-        names.add(state.id(row))
+        names.add(state.ids[row])
         if row == tip.last or state.parent(row) == tip.parting:
             break
     durable = name_at(state, tip.row)
@@ -371,7 +373,7 @@ def _gist(
     tip: Tip,
     summaries: Mapping[int, Entry],
     stored: Mapping[str, str],
-    read: Read,
+    read: ReadRow,
 ) -> tuple[str, str]:
     """Return a branch's summary and its source: digest, agent, or ask (a prompt in it)."""
     named = _names(state, tip) if stored else ()
@@ -395,7 +397,7 @@ def _begin_of(summary: str) -> str:
     return clean_text(_FILES.split(summary[: 2 * GIST_MAX], 1)[0], GIST_MAX)
 
 
-def path(session: Session, read: Read, query: params.Path) -> dict[str, Any]:
+def path(session: SessionView, read: ReadRow, query: params.Path) -> dict[str, Any]:
     """Answer `path`: the entries to the leaf, or with `customType` only an extension's records."""
     state, custom = session.state, query.custom_type
     every = state.path()
@@ -408,10 +410,10 @@ def path(session: Session, read: Read, query: params.Path) -> dict[str, Any]:
     ]
     cut: dict[str, Any] = {} if limit == TEXT_MAX else {"textMax": limit}
     cut |= {"truncated": True} if len(rows) < len(every) else {}
-    return _head(session) | {"entries": listed} | cut | _unread(state, rows)
+    return _head(session) | {"entries": listed} | cut | unread(state, rows)
 
 
-def context(session: Session, read: Read, query: params.Context) -> dict[str, Any]:
+def context(session: SessionView, read: ReadRow, query: params.Context) -> dict[str, Any]:
     """Answer `context`: the messages for the model, and the path's compactions, newest first.
 
     `transforms` are rules for this one answer. `serialize` adds all messages as one text.
@@ -443,7 +445,7 @@ def context(session: Session, read: Read, query: params.Context) -> dict[str, An
         brief = noted if rules else lambda row: clipped(noted(row), SUMMED)
         speeches = [message for step in context_entries(state, brief) for message in step.speeches]
         answer["serialized"] = serialize(transformed(speeches, rules))
-    return _head(session) | answer | _unread(state, shown)
+    return _head(session) | answer | unread(state, shown)
 
 
 def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
@@ -496,16 +498,18 @@ def _shortened(message: ContextMessage, rule: Truncate) -> ContextMessage:
     return replace(message, texts=(cut,))
 
 
-def _head(session: Session) -> dict[str, Any]:
+def _head(session: SessionView) -> dict[str, Any]:
     leaf = session.state.leaf
     return {
         "sessionId": session.info.session_id,
-        "leafId": None if leaf == NOWHERE else session.state.id(leaf),
+        "leafId": None if leaf == NOWHERE else session.state.ids[leaf],
         "idLength": session.state.id_length,
     }
 
 
-def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -> dict[str, Any]:
+def _step(
+    session: SessionView, row: int, entry: Entry, limit: int, *, data: bool
+) -> dict[str, Any]:
     above = session.state.parent(row)
     step = {
         "ordinal": session.state.ordinals[row],
@@ -520,7 +524,7 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
         "fromId": entry.from_id,
         "data": entry.data if data else None,
     }
-    places = {"id": entry.id, "parentId": None if above == ROOT else session.state.id(above)}
+    places = {"id": entry.id, "parentId": None if above == ROOT else session.state.ids[above]}
     return places | {key: value for key, value in step.items() if value is not None}
 
 

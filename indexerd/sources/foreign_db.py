@@ -34,7 +34,7 @@ _CHANGED = "changed"  # the code of errors after which to try again
 _T = TypeVar("_T")
 
 
-class Files(NamedTuple):
+class DatabaseFiles(NamedTuple):
     """The files of a database, which a commit or a checkpoint changes."""
 
     main: Look
@@ -42,12 +42,12 @@ class Files(NamedTuple):
     shm: bool  # whether it exists; reading changes its stat
 
 
-def files_of(path: str) -> Files:
+def files_of(path: str) -> DatabaseFiles:
     """Stat a database's files. FileNotFoundError if it is gone."""
     main = look(path)
     if main is None:
         raise FileNotFoundError(path)
-    return Files(main, look(f"{path}-wal"), look(f"{path}-shm") is not None)
+    return DatabaseFiles(main, look(f"{path}-wal"), look(f"{path}-shm") is not None)
 
 
 class _Held(threading.local):
@@ -116,7 +116,7 @@ def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
 
 
 @contextmanager
-def _connected(path: str, files: Files, *, alone: bool) -> Iterator[sqlite3.Connection]:
+def _connected(path: str, files: DatabaseFiles, *, alone: bool) -> Iterator[sqlite3.Connection]:
     """Yield a connection: the one held open, unless it is for other files."""
     kept, unchanged = _held.open, files if alone else files.main[:2]
     held = kept.pop(path, None) if kept else None

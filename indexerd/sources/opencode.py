@@ -44,7 +44,7 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sessions.pictures import PICTURE_MAX
 from indexerd.sources import tail
-from indexerd.sources.foreign_db import Files, files_of, opened, reading
+from indexerd.sources.foreign_db import DatabaseFiles, files_of, opened, reading
 from indexerd.sources.tail import Block, Cursor, Look
 
 BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
@@ -272,7 +272,7 @@ class Database:
     def __init__(self, path: str) -> None:
         self._path = path
         self._found: dict[str, Look] = {}
-        self._files: Files | None = None  # at the last listing
+        self._files: DatabaseFiles | None = None  # at the last listing
 
     def sessions(self) -> dict[str, Look]:
         """Return every session's signature by path. FileNotFoundError or SessionUnreadableError."""
@@ -292,7 +292,7 @@ class Database:
         self._found |= stamps
         return changed
 
-    def _ask(self, ask: Callable[[Tables], _Listed], files: Files) -> dict[str, Look]:
+    def _ask(self, ask: Callable[[Tables], _Listed], files: DatabaseFiles) -> dict[str, Look]:
         listed = reading(self._path, lambda db: ask(Tables(db, files)))
         return {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
 
@@ -300,7 +300,7 @@ class Database:
 class Tables:
     """The tables of a database, whatever its release, within one transaction."""
 
-    def __init__(self, db: sqlite3.Connection, files: Files) -> None:
+    def __init__(self, db: sqlite3.Connection, files: DatabaseFiles) -> None:
         self._db, self._main = db, files.main
         db.execute("BEGIN")
         named = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")

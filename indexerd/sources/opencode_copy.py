@@ -14,7 +14,7 @@ from typing import Any
 
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.compressed import decompressed
-from indexerd.sources.foreign_db import Files, files_of, reading
+from indexerd.sources.foreign_db import DatabaseFiles, files_of, reading
 from indexerd.sources.opencode import DatabaseRecords, Records, Tables
 from indexerd.sources.tail import Look
 
@@ -73,7 +73,7 @@ def in_copy(path: str) -> Iterator[Records]:
     """Open a session; FileNotFoundError or SessionUnreadableError if that fails."""
     session_id = path.rpartition("/")[2].removesuffix(".zst")
     with _opened(decompressed(path)) as db:
-        tables = Tables(db, Files(Look(0, 0, 0, 0), None, shm=False))
+        tables = Tables(db, DatabaseFiles(Look(0, 0, 0, 0), None, shm=False))
         yield DatabaseRecords(db, tables.one(session_id)[0])
 
 

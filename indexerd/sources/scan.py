@@ -64,7 +64,7 @@ class SessionDiscovery:
         self._looked_at = 0.0  # when databases were last read
         self._late: set[str] = set()  # databases hinted at but not read yet
         self._databases: dict[str, Database] = {}
-        self._names: dict[str, Names] = {}
+        self._names: dict[str, CodexNames] = {}
         self._histories: list[str] = []
 
     def renew(self, roots: list[SessionRoot]) -> None:
@@ -73,7 +73,7 @@ class SessionDiscovery:
         self._databases = {path: self._databases.get(path) or Database(path) for path in paths}
         self._histories = [root.sessions for root in roots if root.layout is Layout.HISTORY]
         homes = {root.data_dir for root in roots if root.agent == "codex"}
-        self._names = {home: self._names.get(home) or Names(home) for home in sorted(homes)}
+        self._names = {home: self._names.get(home) or CodexNames(home) for home in sorted(homes)}
 
     def title(self, agent: str, session_id: str) -> str | None:
         """Return the name that Codex keeps outside a session; "" if it was cleared."""
@@ -202,7 +202,7 @@ def _list(path: str, suffixes: tuple[str, ...], result: ScanResult) -> list[str]
     return inner
 
 
-class Names:
+class CodexNames:
     """Names of Codex's threads in one CODEX_HOME, which newer rollouts do not contain.
 
     In `session_index.jsonl` the last line of an id wins, and an empty name clears.

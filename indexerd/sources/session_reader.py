@@ -20,10 +20,10 @@ from indexerd.entries import MESSAGE, Entry, Kind
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped import Keep, clipped
-from indexerd.sessions.context import Read
+from indexerd.sessions.context import ReadRow
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import ID_LEAST, SessionState
-from indexerd.sessions.tree_answers import Session
+from indexerd.sessions.tree_answers import SessionView
 from indexerd.sources.roots import SessionRoot
 from indexerd.sources.source import source_of
 from indexerd.sources.tail import Lines
@@ -82,14 +82,14 @@ class SessionFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSession(Session):
+class OpenSession(SessionView):
     """A session with its lines."""
 
     lines: AbstractContextManager[SessionLines]  # entered by the thread that reads
     home: Path | None = None  # the directory of its meta file and sidecars
 
     @contextmanager
-    def reading(self, keep: Keep | None = None) -> Iterator[Read]:
+    def reading(self, keep: Keep | None = None) -> Iterator[ReadRow]:
         """Yield a function that reads rows in full; `keep`: how much of each."""
         with self.lines as lines:
             yield partial(_read, self, lines, keep)
@@ -101,13 +101,13 @@ def _read(session: OpenSession, lines: SessionLines, keep: Keep | None, row: int
     kind = state.kind(row)
     if line:
         try:
-            entry = ADAPTERS[session.info.agent].read(line, state.id(row))
+            entry = ADAPTERS[session.info.agent].read(line, state.ids[row])
         except ValueError:
             message = "the session file changed while it was read"
             raise SessionUnreadableError(message) from None
     else:  # too long to be read, or gone
         shown = "message" if state.codes[row] & MESSAGE else ""
-        entry = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
+        entry = Entry(id=state.ids[row], kind=kind, type=shown, role=None, timestamp="")
     if entry.kind not in (kind, Kind.OTHER):
         by_program = entry.kind is Kind.USER and kind is Kind.CUSTOM  # in the user's role
         sent_as = "user" if by_program else entry.sent_as

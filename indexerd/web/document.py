@@ -30,6 +30,7 @@ from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
 from indexerd.sessions.pictures import pictures_in
 from indexerd.sessions.state import message_rows, rows_between
+from indexerd.sessions.tree_answers import text_limit, unread
 from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
 from indexerd.web.markdown import to_text
@@ -78,10 +79,8 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
         rows = rows[left_out:]
         why = f"the oldest {left_out:,} entries are not shown: `indexerd export` includes them"
         document["warnings"].append(why)
-    lengths = [state.lengths[row] for row in rows]
     rooms, total = (WHOLE_ROOMS, WHOLE_TOTAL_MAX) if wish.whole else (ROOMS, TOTAL_MAX)
-    fits = (most for most in rooms if sum(min(length, most) for length in lengths) <= total)
-    room = Room(cut, next(fits, rooms[-1]), wish.redact, wish.whole)
+    room = Room(cut, text_limit(state, rows, total, rooms), wish.redact, wish.whole)
     nodes = dict[int, Node]()
     pictures_of = _album(PICTURES_MAX if wish.pictures and wish.redact is None else 0)
     with session.lines as lines, session.reading() as read:
@@ -102,9 +101,7 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     for row, tip in placed:
         if row in story.places:
             tip["place"] = story.places[row]
-    if lost := lengths.count(0):
-        many = "entry is" if lost == 1 else "entries are"
-        document["warnings"].append(f"{lost} {many} too long to be read")
+    document["warnings"] += unread(state, rows).get("warnings", ())
     try:
         digests = _digests(session, story)
     except IndexerdError as bad:

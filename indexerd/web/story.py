@@ -22,10 +22,11 @@ import msgspec
 
 from indexerd.agents.claude.human import as_seen, carries_out_plan
 from indexerd.agents.json_lines import as_dict, as_list, own_words, string
-from indexerd.agents.replies import is_rejection
-from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
+from indexerd.agents.replies import is_rejection, questions_in
+from indexerd.entries import JS_SPACE, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
+from indexerd.protocol.limits import PATH_MAX
 from indexerd.sessions.clipped import arguments, beside_results
 from indexerd.sessions.edits import FileEdit, edits_of, since, text_of, with_patch
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
@@ -38,10 +39,8 @@ from indexerd.sessions.tree_answers import (
     shown_word,
 )
 from indexerd.times import iso_ms
-from indexerd.web.questions import asked
 
 LABEL_MAX, DETAIL_MAX, LINE_MAX, NAME_MAX, ID_MAX = 400, 500, 200, 64, 256  # characters
-PATH_MAX = 4096
 CALLS_MAX = 1000  # of a node; no client writes so many
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
@@ -175,7 +174,7 @@ def node_of(
     A sub-agent's first prompt, its parent's, is a `task`; the client's for a plan is a `plan`.
     """
     entry = entry if room.whole else as_seen(entry)
-    turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
+    turn = state.turn_of(row)
     kind = kind_of(state, row, entry)
     kind = "plan" if kind != "task" and carries_out_plan(entry) else kind
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
@@ -232,6 +231,19 @@ def _readable(entry: Entry, text: str) -> tuple[str, int]:
         text = (typed or _outline(whole)) if left_out else text
     reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
     return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply))), left_out
+
+
+def asked(call: ToolCall) -> str:
+    """Write what a call asks the user, as Markdown; "" for other calls."""
+    if call.name == "ExitPlanMode":
+        return string(as_dict(arguments(call)).get("plan"))
+    lines = list[str]()
+    for one in questions_in(arguments(call)):
+        options = [as_dict(option) for option in as_list(one.get("options"))]
+        lines += ["", string(one["question"]), ""]
+        texts = ((string(o.get("label")), string(o.get("description"))) for o in options)
+        lines += [f"- {': '.join(filter(None, text))}" for text in texts]
+    return "\n".join(lines).strip()
 
 
 def _outline(text: str) -> str:
@@ -371,7 +383,7 @@ def story_of(
     depths, branches = list[int](), list[int]()  # by place; a branch is the place where it begins
     leaf = ROOT if state.leaf == NOWHERE else places.get(state.leaf, ROOT)
     for place, (row, parent) in enumerate(parents.items()):
-        node, label, above = nodes[row], labels.get(state.id(row)), places.get(parent, ROOT)
+        node, label, above = nodes[row], labels.get(state.ids[row]), places.get(parent, ROOT)
         node.above = above
         node.parent_id = None if above == ROOT else listed[above].id
         node.label = _one_line(label, LABEL_MAX) if label else None

@@ -19,7 +19,7 @@ def state_of(data: bytes, *, file: str = FILE) -> SessionState:
 
 def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:
     return [
-        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.id(row))
+        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.ids[row])
         for row in state.path()
         if not kinds or state.kind(row) in kinds
     ]

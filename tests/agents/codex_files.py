@@ -74,7 +74,7 @@ def state_of(*lines: bytes) -> SessionState:
 
 def entries(state: SessionState, data: bytes) -> list[Entry]:
     return [
-        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.id(row))
+        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.ids[row])
         for row in state.path()
     ]
 

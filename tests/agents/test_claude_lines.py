@@ -169,7 +169,7 @@ def test_prompts_sent_while_the_agent_works(
     assert found == (sent if version != "2.1.97" else [])
     typed = sum(operation.startswith("user") for operation in operations)
     assert state.user_messages() == 1 + len(found) + typed
-    assert state.id(state.leaf) == "r1"
+    assert state.ids[state.leaf] == "r1"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.agents.claude_files import (
 
 
 def path(state: SessionState) -> list[str]:
-    return [state.id(row) for row in state.path()]
+    return [state.ids[row] for row in state.path()]
 
 
 def test_bookkeeping_lines_do_not_move_the_leaf() -> None:
@@ -220,7 +220,7 @@ def test_a_new_context_continues_the_path() -> None:
     state = state_of(data)
     assert answers(data, state) == ["A1", "A2", "A3", "A4"]
     by_id = {entry.id: entry for entry in entries(data, state, *Kind)}
-    context = context_entries(state, lambda row: by_id[state.id(row)])
+    context = context_entries(state, lambda row: by_id[state.ids[row]])
     assert [each.entry.id for each in context] == ["p1", "a4"]
 
 
@@ -275,4 +275,4 @@ def test_a_plugin_that_observes_a_session_is_no_person() -> None:
     state = state_of(data + answer("a1", "u1"), file=f"{folder}/s1.jsonl")
     assert state.header is not None
     assert state.header.subagent
-    assert (state.user_messages(), state.first_user) == (0, "Fix the login")
+    assert (state.user_messages(), state.first_prompt) == (0, "Fix the login")

@@ -92,7 +92,7 @@ def test_without_turn_ids_the_leaf_is_a_line_number() -> None:
     assert state_of(old).leaf_id == "L1"
     assert state_of(old, user("two")).new_user_messages("L1") == 1
     mixed = state_of(meta(), talk("t1", "one"), user("two"), said("two"), answer("b"))
-    assert mixed.leaf_id == mixed.id(4)
+    assert mixed.leaf_id == mixed.ids[4]
     assert mixed.new_user_messages("t1") == 1
     assert mixed.new_user_messages(mixed.leaf_id) == 0
     named = event("task_complete", turn_id="t8")

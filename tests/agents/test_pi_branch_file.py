@@ -24,7 +24,7 @@ def branch(data: bytes, leaf: str | None = None) -> bytes:
 
     def lines(rows: Iterable[int]) -> list[tuple[str, bytes]]:
         ends = [(row, state.offsets[row], state.lengths[row]) for row in rows]
-        return [(state.id(row), data[at : at + n]) for row, at, n in ends]
+        return [(state.ids[row], data[at : at + n]) for row, at, n in ends]
 
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
     branched = branch_lines(
@@ -131,7 +131,7 @@ def test_real_files_branch_at_every_tip(number: int) -> None:
         data = file.read_bytes()
         old = state_of(data)
         for tip in old.tips():
-            branched = branch(data, old.id(tip))
+            branched = branch(data, old.ids[tip])
             new, view = state_of(branched), old.snapshot(tip)
             assert not new.bad_lines
             found = context_of(new, reader(new, branched))

@@ -14,7 +14,7 @@ SURROUNDINGS = "<environment_context>\n<cwd>/w</cwd>\n</environment_context>"
 def test_codex_context_before_a_prompt_is_ignored() -> None:
     """formats.md 3.7: in the same block as the prompt or in its own."""
     data = meta() + user(f"{SURROUNDINGS}\nSort the imports.") + answer("Done.")
-    assert state_of(data).first_user == "Sort the imports."
+    assert state_of(data).first_prompt == "Sort the imports."
     assert state_of(meta(), user(SURROUNDINGS, "Sort them."), answer("Done.")).user_messages() == 1
     assert state_of(meta(), user(SURROUNDINGS), answer("Yes?")).user_messages() == 0
 

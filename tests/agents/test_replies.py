@@ -8,7 +8,7 @@ import pytest
 from indexerd.agents import ADAPTERS
 from indexerd.agents.replies import codex_answers, opencode_answers, questions_in
 from indexerd.entries import Kind, ToolCall
-from indexerd.web.questions import asked
+from indexerd.web.story import asked
 from tests.agents import claude_files as claude
 from tests.agents import codex_files as codex
 from tests.agents.feeding import fed
@@ -50,7 +50,7 @@ def test_a_result_is_the_users_if_they_say_something(agent: str, line: bytes, re
     state = fed(agent, data)
     row = len(state) - 1
     start, end = state.offsets[row], state.offsets[row] + state.lengths[row]
-    entry = ADAPTERS[agent].read(data[start:end], state.id(row))
+    entry = ADAPTERS[agent].read(data[start:end], state.ids[row])
     assert (state.kind(row), entry.kind, entry.said) == (Kind.TOOL, Kind.TOOL, reply)
     assert state.speaker(row) == ("user" if reply else "")
     assert state.user_messages() == (agent == "claude")

@@ -60,7 +60,7 @@ def sound(agent: str, state: SessionState, whole: bytes) -> None:
     for row in range(len(state)):
         start = state.offsets[row]
         try:
-            entry = ADAPTERS[agent].read(whole[start : start + state.lengths[row]], state.id(row))
+            entry = ADAPTERS[agent].read(whole[start : start + state.lengths[row]], state.ids[row])
         except ValueError:  # allowed for a line that is no JSON object
             continue
         encodable(entry)

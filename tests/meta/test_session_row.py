@@ -59,9 +59,9 @@ NAMES = {
     "title": "The user's title",
     "agent_title": "The agent's title",
     "meta": "The meta name",
-    "first_user": "The first question",
+    "first_prompt": "The first question",
 }
-TITLE_FIRST, META_FIRST = [*NAMES], ["title", "meta", "agent_title", "first_user"]
+TITLE_FIRST, META_FIRST = [*NAMES], ["title", "meta", "agent_title", "first_prompt"]
 
 
 @pytest.mark.parametrize("missing", range(16))
@@ -72,11 +72,11 @@ def test_the_order_of_names(*, missing: int, blank: str, model: str, by_person: 
     """S0.46: the agent's own title only wins over the built-in model's; blanks are skipped."""
     here = {key: blank if missing >> n & 1 else NAMES[key] for n, key in enumerate(NAMES)}
     titles = {"agent_title": here["agent_title"], "named_by_person": by_person}
-    made = info(first_user=here["first_user"], **titles)
+    made = info(first_prompt=here["first_prompt"], **titles)
 
     row = written(made, meta(name=here["meta"], model=model), here["title"]).row
 
-    sources = {"title": "user", "meta": "meta", "first_user": "first-message"}
+    sources = {"title": "user", "meta": "meta", "first_prompt": "first-message"}
     sources["agent_title"] = "user" if by_person else "agent"
     order = META_FIRST if model == "google/x" and not by_person else TITLE_FIRST
     wanted = [(NAMES[key], sources[key]) for key in order if here[key] == NAMES[key]]

@@ -44,5 +44,5 @@ def test_a_branch_ends_at_bookkeeping_entries_below_its_leaf() -> None:
     lines = [*talk, entry("label", "k", "b", targetId="b", label="x"), said("d", "c", "user")]
     state = state_of(session(*lines, moved))
     found = tips(state, {})
-    assert [state.id(tip.row) for tip in found] == ["l", "b"]
+    assert [state.ids[tip.row] for tip in found] == ["l", "b"]
     assert [tip.entries for tip in found] == [5, 2]

@@ -37,10 +37,10 @@ def flat(roots: list[dict[str, Any]]) -> list[tuple[str | None, int, str | None]
 
 def names(state: SessionState, oracle: dict[str, Any]) -> dict[str, str]:
     if oracle["versionOnDisk"] >= 2:
-        return {entry_id: entry_id for entry_id in map(state.id, range(len(state)))}
+        return {entry_id: entry_id for entry_id in state.ids}
     leaves = {leaf["id"]: leaf["ordinal"] for leaf in oracle["leaves"]}
     rows = dict(zip(oracle["branch"], oracle["branchOrdinals"], strict=True)) | leaves
-    return {entry_id: state.id(row) for entry_id, row in rows.items()}
+    return {entry_id: state.ids[row] for entry_id, row in rows.items()}
 
 
 def needs(oracle: dict[str, Any], key: str) -> Any:
@@ -82,11 +82,11 @@ def test_files_are_read_as_pi_reads_them(file: Path, oracle: dict[str, Any]) -> 
     expected = {
         (our_ids[leaf["id"]], leaf["pathLength"], leaf["userMessages"]) for leaf in oracle["leaves"]
     }
-    assert expected == {(state.id(tip.row), tip.entries, tip.users) for tip in found}
-    points = {state.id(tip.parting) for tip in found if tip.parting != ROOT}
+    assert expected == {(state.ids[tip.row], tip.entries, tip.users) for tip in found}
+    points = {state.ids[tip.parting] for tip in found if tip.parting != ROOT}
     assert {our_ids[entry_id] for entry_id in oracle["branchPoints"]} >= points
     assert bool(points) == bool(oracle["branchPoints"])
-    assert [tip.row for tip in found if state.row(state.id(tip.row)) == state.leaf] == (
+    assert [tip.row for tip in found if state.row(state.ids[tip.row]) == state.leaf] == (
         [] if oracle["leafId"] is None else [state.leaf]
     )
 

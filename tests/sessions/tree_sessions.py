@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents.pi import parse
-from indexerd.sessions.context import Read
+from indexerd.sessions.context import ReadRow
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree_answers import nodes
 
@@ -22,11 +22,11 @@ def state_of(data: bytes) -> SessionState:
     return state
 
 
-def reader(state: SessionState, data: bytes) -> Read:
+def reader(state: SessionState, data: bytes) -> ReadRow:
 
     def read(row: int) -> Any:
         start = state.offsets[row]
-        return parse.read(data[start : start + state.lengths[row]], state.id(row))
+        return parse.read(data[start : start + state.lengths[row]], state.ids[row])
 
     return read
 

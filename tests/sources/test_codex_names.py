@@ -1,4 +1,4 @@
-"""Names of Codex threads, read from the index file and from the database."""
+"""CodexNames of Codex threads, read from the index file and from the database."""
 
 import json
 import sqlite3
@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexerd.sources.scan import Names
+from indexerd.sources.scan import CodexNames
 
 EARLY, LATE = 1_772_355_600_000, 1_772_442_000_000  # 2026-03-01 and -02, 09:00
 
@@ -46,7 +46,7 @@ def put(db: sqlite3.Connection, **fields: Any) -> None:
 
 def test_a_torn_line_waits_and_a_damaged_one_is_skipped(tmp_path: Path) -> None:
     """A line counts once it has its newline; other shapes are ignored."""
-    names, whole = Names(str(tmp_path)), json.dumps(named("a", "whole"))
+    names, whole = CodexNames(str(tmp_path)), json.dumps(named("a", "whole"))
     say(
         tmp_path, "{bad\n", "[]\n", "5\n", '{"id":1}\n', '{"id":"x","thread_name":[]}\n', whole[:30]
     )
@@ -62,7 +62,7 @@ def test_a_torn_line_waits_and_a_damaged_one_is_skipped(tmp_path: Path) -> None:
 
 def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> None:
     """S3.3: also while they are only in the write-ahead log."""
-    names = Names(str(tmp_path))
+    names = CodexNames(str(tmp_path))
     with database(tmp_path) as db:
         put(db, id="a", name="first", title="t", updated_at_ms=EARLY)
         put(db, id="b", title="t", updated_at_ms=EARLY)
@@ -78,7 +78,7 @@ def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> N
 
 def test_the_newer_of_two_names_wins(tmp_path: Path) -> None:
     """Releases write to different places: the newer name counts, an empty row does not."""
-    names = Names(str(tmp_path))
+    names = CodexNames(str(tmp_path))
     early, late = "2026-03-01T09:00:00Z", "2026-03-02T09:00:00Z"
     say(tmp_path, named("a", "index", late), named("b", "index", early), named("c", "index", early))
     say(tmp_path, named("d", "", late), named("e", "", early))
@@ -107,7 +107,7 @@ def test_a_title_is_a_name_only_if_the_user_gave_it(tmp_path: Path) -> None:
         put(db, id="e", title="")
     with database(tmp_path, number=4, columns="") as db:  # an older database that was left behind
         put(db, id="f", title="Cache work")
-    names = Names(str(tmp_path))
+    names = CodexNames(str(tmp_path))
     assert names.refresh() == {"d"}
     assert names.name("d") == "Cache work"
     for file in tmp_path.glob("state_5*"):
@@ -117,7 +117,7 @@ def test_a_title_is_a_name_only_if_the_user_gave_it(tmp_path: Path) -> None:
 
 def test_unreadable_files_leave_known_names(tmp_path: Path) -> None:
     """A damaged index or database does not remove names; the next read tries again."""
-    names = Names(str(tmp_path))
+    names = CodexNames(str(tmp_path))
     with database(tmp_path) as db:
         put(db, id="a", name="one", updated_at_ms=EARLY)
     assert names.refresh() == {"a"}
@@ -133,4 +133,4 @@ def test_unreadable_files_leave_known_names(tmp_path: Path) -> None:
         db.execute("CREATE TABLE threads (other TEXT)")
         db.commit()
     assert names.refresh() == {"a"}
-    assert Names(str(tmp_path / "missing")).refresh() == set()
+    assert CodexNames(str(tmp_path / "missing")).refresh() == set()

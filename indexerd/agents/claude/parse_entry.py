@@ -33,9 +33,9 @@ from indexerd.agents.json_lines import (
     number,
     of_type,
     parse_object,
+    recorded_tokens,
     string,
     texts_in,
-    tokens_of,
 )
 from indexerd.entries import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
@@ -49,11 +49,11 @@ def read(data: bytes, entry_id: str) -> Entry:
     before, _, last = data.strip().rpartition(b"\n")
     line = parse_object(last)
     kind, message = string(line.get("type")), as_dict(line.get("message"))
-    what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
-    is_answer, is_user = kind == "assistant", kind == "user"
-    # Some providers run tools of their own within an answer.
     child = line.get("isSidechain") is True
+    what, content = said(line, child=child), content_of(line)
+    is_answer, is_user = kind == "assistant", kind == "user"
     task = task_of(content) if child and what.code == PROMPTED else ""
+    # Some providers run tools of their own within an answer.
     results = of_type(content, "tool_result") if (is_user and not task) or is_answer else []
     denied = bool(line.get("toolDenialKind"))
     bad = [result for result in results if denied or result.get("is_error") is True]
@@ -172,7 +172,7 @@ def _tokens(line: Fields, message: Fields) -> Tokens | None:
         return None
     hour = as_dict(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")
     counts, answer = map(usage.get, _KEYS), string(message.get("id"))
-    return tokens_of(counts, hour=hour, cost=cost, answer=answer)
+    return recorded_tokens(counts, hour=hour, cost=cost, answer=answer)
 
 
 def _compaction(before: bytes) -> Compaction:

@@ -44,7 +44,7 @@ import msgspec
 from indexerd.agents.base import (
     ANSWERS,
     NOWHERE,
-    PATH_MAX,
+    PATH_KEPT,
     PROMPT,
     PROMPTED,
     ROOT,
@@ -182,13 +182,13 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     if talks and not memory.settled:
         _whose(tree, memory, tree.header, line)
     if not tree.header.cwd:
-        tree.header = replace(tree.header, cwd=string(line.get("cwd"))[:PATH_MAX])
+        tree.header = replace(tree.header, cwd=string(line.get("cwd"))[:PATH_KEPT])
     child, aside = tree.header.subagent, line.get("isSidechain") is True
     if at and not child:
         _date_copies(tree, memory, tree.header, line, at)
     if not (tree.first or child or aside) and talks:
         tree.first = own[:_ID_MAX]
-    branch = string(line.get("gitBranch"))[:PATH_MAX]
+    branch = string(line.get("gitBranch"))[:PATH_KEPT]
     tree.git_branch = branch if branch not in ("", "HEAD") else tree.git_branch
     if aside and not child:
         _put_aside(tree, line, place)
@@ -343,7 +343,7 @@ def _commanded(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> Non
 def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
     """Take the title and the parent of a session that begins with a plan from the plan."""
     (heading, parent), header = plan_of(line), tree.header
-    if not (heading or parent) or tree.first_user:
+    if not (heading or parent) or tree.first_prompt:
         return
     if heading:
         _entitle(tree, memory, "plan", heading)

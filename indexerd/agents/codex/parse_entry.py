@@ -205,7 +205,7 @@ def _event(event: Fields) -> Fields:
             done = {"call": made_by, "changes": event.get("changes")}
             return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths, arguments=done),)}
         case "commandexecution" | "exec_command_end":
-            return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(event)),)}
+            return {"kind": Kind.CALL, "tools": (ToolCall("", reads=files_read(event)),)}
         case "task_started" | "turn_started":
             return {"kind": Kind.SETTING}
         case "error":
@@ -264,7 +264,7 @@ def changed(item: Fields) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(filter(None, map(string, paths))))
 
 
-def shown(item: Fields) -> tuple[str, ...]:
+def files_read(item: Fields) -> tuple[str, ...]:
     """List the files that a successful command only read."""
     code = item.get("exit_code")
     noted = as_list(item.get("parsed_cmd")) if type(code) is int and code == 0 else []

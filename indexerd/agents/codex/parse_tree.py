@@ -29,9 +29,9 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, WORD_MAX, ContextUse, Tree
+from indexerd.agents.base import ANSWERS, PATH_KEPT, PROMPT, WORD_MAX, ContextUse, Tree
 from indexerd.agents.codex import parse_entry
-from indexerd.agents.codex.parse_entry import changed, failed, likeness, name_of, shown
+from indexerd.agents.codex.parse_entry import changed, failed, files_read, likeness, name_of
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
@@ -129,11 +129,11 @@ def _header_of(meta: Fields, line: Fields) -> Header | None:
     parents = (meta.get("forked_from_id"), meta.get("parent_thread_id"))
     parent = next(filter(None, map(string, (*parents, spawn.get("parent_thread_id")))), "")
     return Header(
-        session_id=own[:PATH_MAX],
-        cwd=string(meta.get("cwd"))[:PATH_MAX],
+        session_id=own[:PATH_KEPT],
+        cwd=string(meta.get("cwd"))[:PATH_KEPT],
         created_at=(string(meta.get("timestamp")) or string(line.get("timestamp")))[:WORD_MAX],
         version=_PAGINATED if type(line.get("ordinal")) is int else dialect,
-        parent_id=parent[:PATH_MAX] or None,
+        parent_id=parent[:PATH_KEPT] or None,
         subagent=agent or string(meta.get("thread_source")) not in ("", "user", source),
     )
 
@@ -199,7 +199,7 @@ class _Scanner:
     def _meta(self, meta: Fields) -> None:
         """Read a session_meta: the first is the file's own, later ones may update it."""
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
-        branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
+        branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_KEPT]
         if header is None:
             if header := _header_of(meta, self.line):
                 self._identify(header, branch)
@@ -297,7 +297,8 @@ class _Scanner:
         if text and memory.event == like:
             memory.event = None
             return
-        looked_at = text == parse_entry.PICTURE and self._is_result(tree.leaf)  # by the agent
+        after_result = tree.leaf >= 0 and tree.kind(tree.leaf) is Kind.TOOL
+        looked_at = text == parse_entry.PICTURE and after_result  # by the agent
         row = self._add(Kind.OTHER, item.get("id"))
         if not text or looked_at or (notices and memory.first is not None):
             self._in_directory(parse_entry.cwd_in(notices))
@@ -308,9 +309,6 @@ class _Scanner:
         memory.asked[like], memory.aborted = row, False
         if not (again or parse_entry.is_tagged(text)):
             self._asked(row, text)
-
-    def _is_result(self, row: int) -> bool:
-        return row >= 0 and self.tree.kind(row) is Kind.TOOL
 
     def _user_event(self, event: Fields, turn: str) -> None:
         """Count the item that the event of a human's message repeats, or the event itself."""
@@ -356,7 +354,7 @@ class _Scanner:
         match kind:
             case "user_message" | "usermessage":
                 self._user_event(event, turn)
-            case "exec_command_end" | "commandexecution" if shown(event):
+            case "exec_command_end" | "commandexecution" if files_read(event):
                 self._add(Kind.CALL, event.get("id"))
             case "filechange" | "patch_apply_end":
                 if kind != "filechange" or changed(event) is not None:

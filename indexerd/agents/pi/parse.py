@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.base import ANSWERS, NOWHERE, PATH_MAX, WORD_MAX, Tree
+from indexerd.agents.base import ANSWERS, NOWHERE, PATH_KEPT, WORD_MAX, Tree
 from indexerd.agents.json_lines import (
     PREVIEWED,
     Fields,
@@ -29,12 +29,12 @@ from indexerd.agents.json_lines import (
     number,
     of_type,
     parse_object,
+    recorded_tokens,
     safe_line,
     scan_lines,
     string,
     texts_in,
     time_ms,
-    tokens_of,
 )
 from indexerd.agents.recaps import goal_in
 from indexerd.entries import (
@@ -106,11 +106,11 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
         else:
             parent = line.get("parentSession") or line.get("branchedFrom")
             tree.header = Header(
-                session_id=line["id"][:PATH_MAX],
-                cwd=string(line.get("cwd"))[:PATH_MAX],
+                session_id=line["id"][:PATH_KEPT],
+                cwd=string(line.get("cwd"))[:PATH_KEPT],
                 created_at=string(line.get("timestamp"))[:WORD_MAX],
                 version=number(line.get("version"), 1_000_000) or 1,
-                parent=string(parent)[:PATH_MAX] or None,
+                parent=string(parent)[:PATH_KEPT] or None,
             )
 
 
@@ -262,7 +262,7 @@ def _tokens(usage: Any) -> Tokens | None:
         return None
     counts = [usage.get(key) for key in ("input", "output", "cacheRead", "cacheWrite")]
     cost = as_dict(usage.get("cost")).get("total")
-    return tokens_of(counts, total=usage.get("totalTokens"), cost=cost)
+    return recorded_tokens(counts, total=usage.get("totalTokens"), cost=cost)
 
 
 def _prompt(message: Fields) -> Fields | None:

@@ -54,7 +54,7 @@
     return [
       agent, models.length > 1 ? `${models[models.length - 1]} and ${models.length - 1} more` : models[0],
       paid(session), lasted(durationMs), asks ? count(asks, "prompt") : "",
-      moment(began(session)) ? when(began(session)).textContent : "", mark(session),
+      when(began(session))?.textContent, mark(session),
     ].filter(Boolean);
   }
 

@@ -107,10 +107,10 @@
     const { cwd = "" } = session, onWindows = /^[a-z]:[\\/]/i;
     const slashed = (name) => (onWindows.test(cwd) ? name.replaceAll("\\", "/") : name);
     const whole = (name) => slashed(name.startsWith("/") || onWindows.test(name) || !cwd ? name : `${cwd}/${name}`);
-    const targets = [...files.values()].flat().map(({ edit }) => edit.movedTo).filter(Boolean);
+    const all = [...files.values()].flat();
+    const targets = all.map(({ edit }) => edit.movedTo).filter(Boolean);
     const known = new Set([...files.keys(), ...targets].map(whole));
     const others = (session.filesModified || []).filter((name) => !known.has(whole(name)));
-    const all = [...files.values()].flat();
     const edited = [...files.values()].filter((edits) => edits.some(({ failed }) => !failed)).length;
     $("files").replaceChildren(
       ...(files.size ? [el("p", "dim", `${count(edited, "file")} edited on this path `, amounts(sum(all)))] : []),

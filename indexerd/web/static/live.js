@@ -6,7 +6,7 @@
 ((indexerd) => {
   "use strict";
   const { $, el, button, coded, moment, say } = indexerd.helpers;
-  const { story, session, talk, tree, panel } = indexerd;
+  const { story, session, talk, panel } = indexerd;
   const { id, get, trouble } = indexerd.actions;
   const PAUSE = 1000; // ms between two requests
   // ms after which an open turn counts as abandoned, and nobody waits any more

@@ -124,12 +124,11 @@
   let asked = 0, kinTimer = 0, kinAt = -KIN_PAUSE;
 
   function kinSoon() { // an active session has an event every second
-    if (!indexerd.family || kinTimer) return;
+    if (kinTimer) return;
     kinTimer = setTimeout(kin, Math.max(0, kinAt + KIN_PAUSE - performance.now()));
   }
 
   async function kin() { // only the answer to the newest request is shown
-    if (!indexerd.family) return;
     const mine = ++asked;
     kinTimer = 0;
     kinAt = performance.now();

@@ -70,10 +70,10 @@
     if (view.target < 0 && view.leaf === story.doc.leaf) follow();
   }
 
-  function placeTree() {
+  function placeTree(reveals = true, scrolls = view.target >= 0 || !$("search").value) {
     const meant = view.target >= 0 ? view.target : view.leaf;
-    if (meant >= 0 && indexerd.rows.reveal(meant)) tree.draw();
-    tree.show(new Set(story.pathTo(view.leaf)), meant, view.target >= 0 || !$("search").value);
+    if (meant >= 0 && reveals && indexerd.rows.reveal(meant)) tree.draw();
+    tree.show(new Set(story.pathTo(view.leaf)), meant, scrolls);
     $("reset").hidden = view.leaf === story.doc.leaf || story.doc.leaf < 0;
   }
 
@@ -118,10 +118,7 @@
     tree.draw();
     talk.draw(leaf);
     look();
-    const meant = target >= 0 ? target : leaf;
-    if (meant >= 0 && follow && indexerd.rows.reveal(meant)) tree.draw();
-    tree.show(new Set(story.pathTo(leaf)), meant, false);
-    $("reset").hidden = leaf === story.doc.leaf || story.doc.leaf < 0;
+    placeTree(follow, false);
     aim(false);
   }
 
@@ -252,8 +249,7 @@
   addEventListener("hashchange", show);
   narrow.addEventListener("change", () => side(!narrow.matches));
 
-  const address = (place) => fragment(view.leaf, place);
-  indexerd.session = { choose, find, go, names, renew, address, view: () => view };
+  indexerd.session = { choose, find, go, names, renew, address: (place) => fragment(view.leaf, place) };
 
   const data = JSON.parse($("data").textContent);
   story.take(data.nodes ? data : { ...EMPTY, ...data });
