@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import msgspec
@@ -164,7 +164,7 @@ def _files_of(patch: str) -> Iterator[FileEdit]:
     for line in patch.split("\n"):
         if begins := _FILE.fullmatch(line.rstrip()):
             if path:
-                yield _edit(path, kind, lines, moved_to)
+                yield _edit(path, kind, _settled(lines), moved_to)
             path, kind, moved_to, lines = begins[2].strip(), _KINDS[begins[1]], "", []
         elif moves := _MOVE.fullmatch(line.rstrip()):
             moved_to = moves[1].strip()
@@ -175,4 +175,16 @@ def _files_of(patch: str) -> Iterator[FileEdit]:
         elif not line and lines:  # an empty line of context
             lines.append(" ")
     if path:
-        yield _edit(path, kind, lines, moved_to)
+        yield _edit(path, kind, _settled(lines), moved_to)
+
+
+def _settled(patch: list[str]) -> list[str]:
+    """Compare the parts of a model's patch that remove and add the same lines."""
+    lines = list[str]()
+    for heading, run in groupby(patch, key=lambda line: line[0] == "@"):
+        part = [*run]
+        old, new = ([line[1:] for line in part if line[0] in signs] for signs in ("- ", "+ "))
+        gone = {line[1:] for line in part if line[0] == "-"}
+        again = not heading and any(line[0] == "+" and line[1:] in gone for line in part)
+        lines += _compared(old, new) if again else part
+    return lines

@@ -132,6 +132,20 @@ def test_a_call_failed_if_its_output_says_so(text: str, failed: bool) -> None:
     assert [bool(entry.failed) for entry in entries(state_of(data), data)][-1] is failed
 
 
+@pytest.mark.parametrize(("printed", "shown"), [
+    ('{"output":"a\\nb\\n","metadata":{"exit_code":1}}', "a\nb\n"),
+    ('{"output":"a"}', '{"output":"a"}'),
+    ('{"output":"a","metadata":{"exit', '{"output":"a","metadata":{"exit'),
+])  # fmt: skip
+def test_a_result_is_shown_as_it_was_printed(printed: str, shown: str) -> None:
+    """Many versions stored it with its exit code, as a string; the model gets that."""
+    data = b"".join((meta(), user("q"), call(), output(printed)))
+    result = entries(state_of(data), data)[-1]
+    assert (result.texts, result.results[0].text) == ((shown,), shown)
+    assert result.as_sent == (printed,)
+    assert bool(result.failed) is ("exit_code" in printed)
+
+
 def test_a_recorded_patch_counts_by_its_record() -> None:
     """A call names files relative to the shell's directory, a record by whole paths."""
     patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** End Patch\n"

@@ -166,8 +166,10 @@ def test_a_file_that_is_written_again_is_compared_with_what_it_had() -> None:
     ("*** Begin Patch\n*** Update File: u\n+x *** End Patch y\n+*** Begin Patch\n-w\n*** End Patch",
      "+x *** End Patch y\n+*** Begin Patch\n-w"),
     ("*** Begin Patch\n*** Update File: u\n a\n\n-b\n*** End Patch", " a\n \n-b"),
+    ("*** Begin Patch\n*** Update File: u\n@@ f\n a\n-b\n-c\n+x\n+c\n+y\n@@\n-d\n*** End Patch",
+     "@@ f\n a\n-b\n+x\n c\n+y\n@@\n-d"),
 ])  # fmt: skip
-def test_a_patch_may_hold_marks_of_patches_and_empty_lines(patch: str, diff: str) -> None:
+def test_a_patch_may_hold_marks_empty_lines_and_what_it_adds_again(patch: str, diff: str) -> None:
     assert [edit.diff for edit in edits_of("apply_patch", patch)] == [diff]
 
 

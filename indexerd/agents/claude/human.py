@@ -195,7 +195,8 @@ def _by_machine(line: Fields, text: str) -> int | None:
     by_program = _by_program(line.get("origin")) or line.get("promptSource") == "system"
     if text.startswith(_COMMAND):
         return Kind.CUSTOM if meta or unseen or by_program or not request(text) else None
-    if unseen or (meta and text.startswith("Caveat:")) or _REFUSED.fullmatch(text):
+    bare = text[:1] == "/" and text[1:].strip() in _OWN  # "/compact", as newer versions record it
+    if bare or unseen or (meta and text.startswith("Caveat:")) or _REFUSED.fullmatch(text):
         return Kind.CUSTOM
     machine = meta or by_program or text.startswith(NOTICE) or _is_plan(line, text)
     return PROMPTED if machine else None

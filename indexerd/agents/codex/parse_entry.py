@@ -61,6 +61,7 @@ _TAG = re.compile(
     r"|extension_context|external_[\w.-]{1,100})(?:\s[^>]{0,1000})?>",
     re.IGNORECASE,
 )
+_WRAPPED = '{"output":'  # a result and its exit code, as a string; the newest versions have none
 _AGENTS, _AGENTS_END = "# agents.md instructions", "</instructions>"
 _NOTICES = (
     _SUMMARY_START,
@@ -141,7 +142,9 @@ def _said(words: str, sent: tuple[str, ...]) -> Fields:
 
 def _output(item: Fields) -> Fields:
     call, output = name_of(item.get("call_id")), item.get("output")
-    outer = as_dict(output)
+    wrapped = parsed(output) if string(output).startswith(_WRAPPED) else {}
+    wrapped = wrapped if "metadata" in wrapped else {}
+    outer = as_dict(output) or wrapped
     blocks = as_blocks(outer.get("output", outer.get("content")) if outer else output)
     texts = tuple(texts_of(blocks))
     text = "".join(texts)
@@ -150,6 +153,7 @@ def _output(item: Fields) -> Fields:
         "kind": Kind.TOOL,
         "failed": (call,) if call and failed(output) else (),
         "texts": texts,
+        "sent": (output,) if wrapped else None,
         "images": images_in(blocks),
         "results": (result,),
     }
