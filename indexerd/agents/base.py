@@ -92,7 +92,6 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     labels: dict[str, str] = field(default_factory=dict)
     activity_ms: int = 0  # newest user or assistant message
     bad_lines: int = 0
-    oversized: int = 0  # lines too long to be read
     archived: bool = False  # by the agent
     git_branch: str = ""  # the newest recorded
     born_ms: int = 0  # when the file was begun; history copied into it is older

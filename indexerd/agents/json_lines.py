@@ -85,7 +85,6 @@ def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int
 
 def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
     """Add a line too long to be read, by its two ends, so that no entry is missing."""
-    tree.oversized += 1
     known = as_dict(_truncated_json(ends.head))
     for key in _BEHIND if known else ():
         pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()

@@ -15,7 +15,7 @@ from indexerd.amounts import compact, cost, dollars, duration
 from indexerd.cli.backend import safe
 from indexerd.cli.main import current
 
-_BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_BOLD, DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of a cell at least
 _SHOWN = 20  # values shown of a list
 _WORD = 16  # characters of a word at most that is not cut
@@ -71,7 +71,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
     while sum(widths) > max(room, _LEAST * len(widths)):
         widths[widths.index(max(widths))] -= 1
-    yield styled("  ".join(map(fitted, headers, widths)).rstrip(), _DIM)
+    yield styled("  ".join(map(fitted, headers, widths)).rstrip(), DIM)
     yield from ("  ".join(map(fitted, row, widths)).rstrip() for row in cells)
 
 
@@ -196,10 +196,6 @@ def _text(value: Any, name: str = "") -> str:
 
 def heading(name: str, more: str = "") -> list[str]:
     return wrapped(styled(safe(name), _BOLD) + more, "  ")
-
-
-def dim(text: str) -> str:
-    return styled(text, _DIM)
 
 
 def page(lines: Iterable[str]) -> None:

@@ -39,10 +39,10 @@ _WAITING = {  # the reasons of indexing/policy.py, and what is true of these ses
     "below_threshold": "have fewer than {least} new prompts",
     "no_answer": "have no answer yet",
     "max_wait": "are in the middle of a turn",
-    "due": "are old, and no local model is configured",
+    "no_model": "wait for a model: none is usable, or they are old and none is local",
     "refused": "were declined by the model",
 }
-_OF_ONE = {"have": "has", "are": "is", "were": "was"}
+_OF_ONE = {"have": "has", "wait": "waits", "are": "is", "were": "was"}
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 

@@ -223,7 +223,8 @@ def _found(answer: dict[str, Any], limit: int) -> Iterator[str]:
                 places.remove(hit)
                 break
         yield from render.heading(row["name"], f"  {key}")
-        yield from map(render.dim, render.wrapped("  " + "  ".join(filter(None, facts))))
+        lines = render.wrapped("  " + "  ".join(filter(None, facts)))
+        yield from (render.styled(line, render.DIM) for line in lines)
         for hit in places:
             yield from render.paragraph(f"{words.place(hit)}: {hit['snippet']}", "  ")
 

@@ -148,7 +148,7 @@ class Answers:
         """Sum up what a session's sub-agents cost, those of theirs included."""
         level, found = {session_id}, set[str]()
         while level:
-            links = self._store.children(level)
+            links = self._store.links("parent", level)
             level = {link.session_id for link in links if link.subagent} - found
             found |= level
         rows = self._store.get_many(found).values()
@@ -198,7 +198,7 @@ class Answers:
         roots, missing = self._roots(own)
         level = below = {link.session_id: link for link in roots}
         while level:
-            children = self._store.children(level)
+            children = self._store.links("parent", level)
             level = {child.session_id: child for child in children if child.session_id not in below}
             below = below | level
         depths = depth_first(roots, below.values())
@@ -212,7 +212,7 @@ class Answers:
     def _roots(self, own: str) -> tuple[Sequence[Link], str]:
         """Return the sessions that a family begins with, and their parent if it is unknown."""
         above, at = dict[str, Link](), own
-        while links := self._store.links([at]):
+        while links := self._store.links("id", [at]):
             above[at], at = links[0], links[0].parent
             if not at:
                 return links, ""
@@ -221,7 +221,7 @@ class Answers:
                 return by_age(ring)[:1], ""
         if not above:
             raise NotFoundError(f"no session {own}")
-        return self._store.children([at]), at
+        return self._store.links("parent", [at]), at
 
 
 def _unpriced(row: Row) -> int:

@@ -132,7 +132,7 @@ class Daemon:
         self.keeper = Keeper(pipeline, archive)
         self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
         others = self.fleet.problems, self.keeper.problems, self.web.problems
-        self.status = Status(pipeline, self.budget, archive, *others)
+        self.status = Status(pipeline, self.budget, archive, others)
         return Api(
             answers,
             services,

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -167,38 +167,29 @@ class DuplicateResolver:
             self._claims[session_id] = files
 
 
+@dataclass(eq=False)
 class Files:
     """All session files below all roots."""
 
-    def __init__(
-        self,
-        *,
-        since: Callable[[str], str | None],
-        title: Callable[[str, str], str | None],
-        exclude: Callable[[], list[str]],
-        defect: Callable[[str, Exception], None],
-    ) -> None:
-        """`since(session_id)` returns the last entry that the session's meta file describes.
+    since: Callable[[str], str | None]  # the last entry that a session's meta file describes
+    title: Callable[[str, str], str | None]  # by agent and id: a name that it keeps elsewhere
+    defect: Callable[[str, Exception], None]  # reports a file that was set aside
+    exclusions: Exclusions
+    roots: list[SessionRoot] = field(default_factory=list)
+    owners: DuplicateResolver = field(default_factory=DuplicateResolver)
+    hidden: set[str] = field(default_factory=set)  # sessions that the user excluded
+    queue: dict[str, None] = field(default_factory=dict)  # paths to look at
+    # Paths whose record in the store is out of date; sessions whose row is.
+    unstored: dict[str, None] = field(default_factory=dict)
+    changed: dict[str, Update] = field(default_factory=dict)
+    rest_at: float = math.inf  # when to drop large trees, on the monotonic clock
+    _files: dict[str, SessionFile] = field(default_factory=dict)
+    _trees: dict[SessionFile, int] = field(default_factory=dict)  # rows, least recently used first
+    _rows: int = 0  # of all trees
+    _missing: set[str] = field(default_factory=set)  # files that were gone when looked at once
 
-        `title(agent, session_id)` returns a name that the agent keeps in another file, and
-        `defect(path, bug)` reports a file that was set aside.
-        """
-        self._since = since
-        self._title = title
-        self._defect = defect
+    def __post_init__(self) -> None:
         self._forks = ForkResolver(self._excluded)
-        self._files: dict[str, SessionFile] = {}
-        self._trees: dict[SessionFile, int] = {}  # their rows, least recently used first
-        self._rows = 0  # of all trees
-        self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
-        self._missing: set[str] = set()  # files that were gone when looked at once
-        self.roots: list[SessionRoot] = []
-        self.owners = DuplicateResolver()
-        self.exclusions = Exclusions(exclude)
-        self.hidden: set[str] = set()  # sessions that the user excluded
-        self.queue: dict[str, None] = {}  # paths to look at
-        self.unstored: dict[str, None] = {}  # paths whose record in the store is out of date
-        self.changed: dict[str, Update] = {}  # sessions whose row is out of date
 
     def info(self, session_id: str) -> SessionInfo | None:
         owner = self.owners.get(session_id)
@@ -389,7 +380,7 @@ class Files:
         except Exception as bug:  # noqa: BLE001 - one file must not end the daemon
             file.problem = f"set aside until it changes: {type(bug).__name__}"
             file.rewind()
-            self._defect(path, bug)
+            self.defect(path, bug)
             with suppress(SessionUnreadableError):
                 file.aside = look(path)
         return Read(Verdict.SAME)
@@ -459,9 +450,9 @@ class Files:
         for session_id in session_ids:
             owner, info = self.owners.get(session_id), self.info(session_id)
             if owner and info:
-                title = self._title(owner.agent, session_id)
+                title = self.title(owner.agent, session_id)
                 renamed = title is not None and (info.agent_title or "") != title
-                read = renamed or info.since != self._since(session_id)
+                read = renamed or info.since != self.since(session_id)
                 if read and self.state(session_id) is not None:
                     self._update(owner)
         self.mark(session_ids)
@@ -495,7 +486,7 @@ class Files:
         if header is None:
             if old is None or not _is_blank(state):
                 return None
-            since = self._since(old.session_id)
+            since = self.since(old.session_id)
             return msgspec.structs.replace(old, path=file.path, since=since, new_users=0)
         if not is_session_id(header.session_id):
             file.problem = "its session id is invalid"
@@ -507,8 +498,8 @@ class Files:
             agent=file.agent,
             path=file.path,
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000 if cursor else 0,
-            since=self._since(header.session_id),
-            title=self._title(file.agent, header.session_id),
+            since=self.since(header.session_id),
+            title=self.title(file.agent, header.session_id),
             archived=bool(root and (root.archive or root.kept or root.layout is Layout.HISTORY)),
             in_database=bool(root and root.layout in (Layout.DATABASE, Layout.HISTORY)),
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -27,32 +28,31 @@ Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
 _READ = "check its mode and owner; if it is damaged, restore a backup; every scan tries it again"
 
 
+@dataclass(eq=False)
 class Status:
     """The state of one daemon."""
 
-    def __init__(
-        self, pipeline: Pipeline, budget: Budget, archive: Archive, *others: Callable[[], Found]
-    ) -> None:
-        """`others` find the problems of other parts."""
-        self._pipeline = pipeline
-        self._budget = budget
-        self._archive = archive
-        self._others = others
-        self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
-        self._seen = -1  # `changed` of the library when sessions were last checked
-        self._of_sessions: list[tuple[str, str, str]] = []
+    pipeline: Pipeline
+    budget: Budget
+    archive: Archive
+    others: Sequence[Callable[[], Found]]  # find the problems of other parts
+    _since: dict[tuple[str, str], str] = field(default_factory=dict)  # when first seen: code, cause
+    _seen: int = -1  # `changed` of the library when sessions were last checked
+    _of_sessions: list[tuple[str, str, str]] = field(default_factory=list)
+    _count_at: float = 0.0  # when to count again, on the monotonic clock
+    _archiving: bool = False  # at the last count
+    _counted: asyncio.Future[dict[str, Any] | None] | None = None
+
+    def __post_init__(self) -> None:
         self._counter = ThreadPoolExecutor(1, thread_name_prefix="retention")
-        self._count_at = 0.0  # when to count again, on the monotonic clock
-        self._archiving = False  # at the last count
-        self._counted: asyncio.Future[dict[str, Any] | None] | None = None
 
     def state(self) -> str:
-        if self._pipeline.indexing_off or not self._pipeline.models.available():
+        if self.pipeline.indexing_off or not self.pipeline.models.available():
             return "indexing-off"
         return "degraded" if self._problems() else "ok"
 
     async def answer(self) -> dict[str, Any]:
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         health = pipeline.watch.health()
         ours = {root.meta for root in pipeline.library.files.roots}  # created when needed
         kinds = dict[str, int]()
@@ -74,7 +74,7 @@ class Status:
                 "usable": [model.key for model in pipeline.models.available()],
                 "missing": pipeline.models.missing,
             },
-            "budget": self._budget.summary(),
+            "budget": self.budget.summary(),
             "watches": {
                 "mode": health.mode,
                 "watched": health.watched,
@@ -87,12 +87,12 @@ class Status:
 
     async def _deleted_soon(self) -> dict[str, Any] | None:
         """Count the sessions that will be deleted; None if the disk with the settings hangs."""
-        files, now = self._pipeline.library.files, time.monotonic()
-        archiving = self._pipeline.settings.archive.enabled
+        files, now = self.pipeline.library.files, time.monotonic()
+        archiving = self.pipeline.settings.archive.enabled
         late = now >= self._count_at or archiving != self._archiving
-        if self._pipeline.scanned.is_set() and late:
+        if self.pipeline.scanned.is_set() and late:
             self._count_at, self._archiving = now + COUNT_SECONDS, archiving
-            given = files.owners.infos(), files.roots, self._archive, int(1000 * time.time())
+            given = files.owners.infos(), files.roots, self.archive, int(1000 * time.time())
             count = partial(deleted_soon, *given, archiving=archiving)
             loop = asyncio.get_running_loop()
             self._counted = loop.run_in_executor(self._counter, count)
@@ -116,16 +116,16 @@ class Status:
         ]
 
     def _find(self) -> Found:
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         yield from _own(pipeline)
         yield from _roots(pipeline)
         yield from pipeline.watch.health().problems
-        for code, (cause, cure) in self._budget.troubles().items():
+        for code, (cause, cure) in self.budget.troubles().items():
             yield code, cause, cure
         if pipeline.library.changed != self._seen:  # this looks at every session
             self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
         yield from self._of_sessions
-        for find in self._others:
+        for find in self.others:
             yield from find()
 
 

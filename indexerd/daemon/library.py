@@ -22,6 +22,7 @@ from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
 from indexerd.meta.sidecar import read_all
 from indexerd.paths import Places
+from indexerd.privacy.exclusions import Exclusions
 from indexerd.privacy.redact import OwnSecrets, StoredRow
 from indexerd.search.index import TextIndex
 from indexerd.search.text_indexer import TextIndexer
@@ -64,7 +65,7 @@ class Library:
         files = self.files = Files(
             since=self.metas.since,
             title=self.discovery.title,
-            exclude=lambda: settings().privacy.exclude,
+            exclusions=Exclusions(lambda: settings().privacy.exclude),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
         )
         self.projects = Projects(places.state_dir)

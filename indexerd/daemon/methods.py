@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from indexerd import __version__
-from indexerd.daemon.answers import Answers
+from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.event_bus import ALIASES, EventBus
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
@@ -57,8 +57,6 @@ if TYPE_CHECKING:  # a command without a daemon needs none of these
     from indexerd.daemon.unix_server import Peer
 
 Handler = Callable[[Any], Any]
-Row = dict[str, Any]
-
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
 

@@ -457,7 +457,8 @@ class Pipeline:
         with suppress(StateError):
             await self.reconsider()  # before anything is sent
         for known in list(self.known.values()):
-            await self.indexer.lift(known)
+            if known.retry.ends_with_reload:
+                await self.indexer.keep(known, NO_FAILURE)
         self._consider_all()
 
     def _consider_all(self) -> None:

@@ -11,11 +11,11 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from indexerd.agents import ADAPTERS
 from indexerd.archive.copies import Archive, Source
-from indexerd.daemon.answers import Answers
+from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import sync_names
@@ -25,8 +25,6 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.paths import meta_name, user_name
 from indexerd.protocol import params
 from indexerd.sessions.info import base_name
-
-Row = dict[str, Any]
 
 
 class _Target(NamedTuple):

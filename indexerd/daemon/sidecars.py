@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from indexerd.daemon.answers import Answers
+from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, UsageError
 from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
@@ -28,8 +28,6 @@ from indexerd.privacy.redact import for_people, quotable
 from indexerd.protocol import params
 from indexerd.sources.session_reader import SessionReaderPool, full_id
 from indexerd.times import iso
-
-Row = dict[str, Any]
 
 NEW_SESSION_PATIENCE, POLL = 2.0, 0.05  # seconds
 RESUMED_MAX = 4096  # resumes that have had their block

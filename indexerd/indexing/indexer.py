@@ -194,7 +194,7 @@ class Indexer:
             await self._failed(session, IndexerdError(f"internal error: {type(bug).__name__}"))
             return []
         self.outcomes[session_id] = done
-        await self._keep(session, NO_FAILURE)
+        await self.keep(session, NO_FAILURE)
         self.events.indexed(session, done)
         session.answer(done)
         return updates
@@ -202,7 +202,7 @@ class Indexer:
     async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
         self.outcomes[session.info.session_id] = error.kind, error.retryable
         state = after_failure(session.retry, error, session.info.new_users, self.budget.clock())
-        await self._keep(session, state)
+        await self.keep(session, state)
         self.events.failed(session, error, state.retry_at)
         session.answer(error)
 
@@ -253,12 +253,7 @@ class Indexer:
             which = {"model": fields["model"], "attempt": fields["attempt"]}
             self.events.retry(session, which | {"of": ATTEMPTS - 1, "reason": error})
 
-    async def lift(self, session: SessionRuntime) -> None:
-        """End a wait for a model or the budget after the configuration changed."""
-        if session.retry.ends_with_reload:
-            await self._keep(session, NO_FAILURE)
-
-    async def _keep(self, session: SessionRuntime, state: RetryState) -> None:
+    async def keep(self, session: SessionRuntime, state: RetryState) -> None:
         session.retry = state
         await self.note_retry(session.info.session_id, state)
 

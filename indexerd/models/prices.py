@@ -31,7 +31,7 @@ def cost_usd(provider: str, model: str, tokens: TokenCounts, own: OpenAIProvider
     if tokens.input is None or tokens.output is None:
         return None
     price = own.prices.get(model) or own.prices.get(_DATED.sub("", model))
-    if price is not None:
+    if price is not None and provider == "openai":
         return _priced(price, tokens.input, tokens.output)
     from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only after a call
 

@@ -17,6 +17,7 @@ import msgspec
 
 from indexerd.agents.json_lines import INJECTED
 from indexerd.errors import StateError
+from indexerd.indexing.transcript import size_of
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, inline, quoted
@@ -104,37 +105,33 @@ def answer_block(
 
 def _fitted(head: str, parts: Sequence[str], max_bytes: int, details: dict[str, Any]) -> Block:
     whole = "\n\n".join([head, *parts])
-    if _size(whole) <= max_bytes:
+    if size_of(whole) <= max_bytes:
         return Block(whole, truncated=False, details=details)
-    room = max_bytes - _size(head) - 2 * len(parts) - 2 - _size(TRUNCATED)
+    room = max_bytes - size_of(head) - 2 * len(parts) - 2 - size_of(TRUNCATED)
     # The shortest parts first: none takes more than it needs, and the rest is shared evenly.
     kept = dict[int, str]()
-    for place in sorted(range(len(parts)), key=lambda at: _size(parts[at])):
-        share = max(0, min(_size(parts[place]), room // (len(parts) - len(kept))))
+    for place in sorted(range(len(parts)), key=lambda at: size_of(parts[at])):
+        share = max(0, min(size_of(parts[place]), room // (len(parts) - len(kept))))
         kept[place] = _cut(parts[place], share)
         room -= share
     shown = (kept[place] for place in range(len(parts)) if kept[place])
     text = "\n\n".join([head, *shown, TRUNCATED])
-    if _size(text) > max_bytes:
-        text = f"{_begin(head, max_bytes - _size(TRUNCATED) - 1)}\n{TRUNCATED}"
+    if size_of(text) > max_bytes:
+        text = f"{_begin(head, max_bytes - size_of(TRUNCATED) - 1)}\n{TRUNCATED}"
     return Block(text, truncated=True, details=details)
 
 
 def _cut(part: str, most: int) -> str:
     """Keep the heading whole; "" if it does not fit."""
     heading, newline, rest = part.partition("\n")
-    if _size(heading) > most:
+    if size_of(heading) > most:
         return ""
-    return f"{heading}{newline}{_begin(rest, most - _size(heading) - 1)}".rstrip()
+    return f"{heading}{newline}{_begin(rest, most - size_of(heading) - 1)}".rstrip()
 
 
 def _begin(text: str, most: int) -> str:
     data = text.encode("utf-8", "replace")
     return text if len(data) <= most else data[: max(0, most)].decode("utf-8", "ignore").rstrip()
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
 
 
 class InjectionCache:

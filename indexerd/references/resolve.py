@@ -19,6 +19,7 @@ from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
+from indexerd.paths import within
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.params import Complete, Scope
@@ -85,10 +86,9 @@ def _distance(here: str | None, cwd: str) -> int:
     """Return how far a session's directory is from `here`; if that is None, all are equal."""
     if not here or not cwd:
         return _ELSEWHERE if here else _BELOW
-    here, cwd = here.rstrip("/") + "/", cwd.rstrip("/") + "/"
-    if cwd.startswith(here):
+    if within(cwd, here):
         return _BELOW
-    return _ABOVE if here.startswith(cwd) else _ELSEWHERE
+    return _ABOVE if within(here, cwd) else _ELSEWHERE
 
 
 class _Lookup(dict[str, set[str]]):

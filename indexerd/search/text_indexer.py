@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from time import monotonic
 
@@ -58,35 +59,23 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Progress).decode
 
 
+@dataclass(eq=False)
 class TextIndexer:
     """Keeps the searchable text of all sessions up to date."""
 
-    def __init__(
-        self,
-        files: SessionFiles,
-        index: TextIndex,
-        publish: Callable[[str, RowFacts, SessionUsage], None],
-        reread: Callable[[str], bool],
-        *,
-        secrets: OwnSecrets,
-        is_fork: Callable[[SessionInfo], bool],
-    ) -> None:
-        """Create it; `reread` parses a session's lines again, `publish` stores its facts.
-
-        `is_fork` tells whether a session was forked from one that is here: what it copied counts
-        there.
-        """
-        self._files = files
-        self._index = index
-        self._publish = publish
-        self._reread = reread
-        self._secrets = secrets
-        self._is_fork = is_fork
-        self._unread: dict[str, None] = {}  # sessions with unread text
-        self._pass = 0  # how many of them this pass has left to read; later ones wait for the next
-        self._began, self._wanted = 0.0, 0  # when the queue was last empty, and its most since then
-        self._ripened = 0.0  # when a commit was last due, on the monotonic clock
-        self.ripe = False  # whether a commit is due
+    files: SessionFiles
+    index: TextIndex
+    publish: Callable[[str, RowFacts, SessionUsage], None]  # stores a session's facts
+    reread: Callable[[str], bool]  # parses a session's lines again
+    secrets: OwnSecrets
+    # Whether a session was forked from one that is here: what it copied counts there.
+    is_fork: Callable[[SessionInfo], bool]
+    ripe: bool = False  # whether a commit is due
+    _unread: dict[str, None] = field(default_factory=dict)  # sessions with unread text
+    _pass: int = 0  # how many of them this pass has left to read; later ones wait for the next
+    _began: float = 0.0  # when the queue was last empty
+    _wanted: int = 0  # its most since then
+    _ripened: float = 0.0  # when a commit was last due, on the monotonic clock
 
     def want(self, session_ids: Iterable[str]) -> None:
         """Queue sessions with new lines."""
@@ -97,18 +86,18 @@ class TextIndexer:
 
     def resume(self, infos: Iterable[SessionInfo]) -> None:
         """Queue the sessions whose text is not completely in the index."""
-        signs = self._index.signs("mark")
+        signs = self.index.signs("mark")
         changed = (info for info in infos if signs.get(number(info.session_id)) != _sign(info))
         self.want(info.session_id for info in changed)
 
     @property
     def unread(self) -> int:
         """Count the sessions whose text is not yet fully searchable."""
-        return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
+        return len(self._unread.keys() | self.index.lost | self.index.uncommitted.keys())
 
     def lacks(self, session_id: str) -> bool:
         """Return whether a session has unread text."""
-        return session_id in self._unread or session_id in self._index.lost
+        return session_id in self._unread or session_id in self.index.lost
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -124,8 +113,8 @@ class TextIndexer:
 
     @property
     def due(self) -> bool:
-        waiting = self._unread or self._index.lost or self._index.pending
-        return bool(waiting) or self._index.owes_rebuild
+        waiting = self._unread or self.index.lost or self.index.pending
+        return bool(waiting) or self.index.owes_rebuild
 
     @held_open()
     def read_some(self) -> bool:
@@ -133,14 +122,14 @@ class TextIndexer:
 
         A pass covers what was unread when it began; a pause after it lets appends accumulate.
         """
-        while self._index.lost:
-            self._unread[self._index.lost.pop()] = None
+        while self.index.lost:
+            self._unread[self.index.lost.pop()] = None
         self._pass = self._pass or len(self._unread)
-        if self._index.rebuild() or not self._pass:
-            self.ripe = self._index.pending
+        if self.index.rebuild() or not self._pass:
+            self.ripe = self.index.pending
             return self.due
         done, now = 0, monotonic()
-        with self._index.store.batch():
+        with self.index.store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
                 if not self.index_session(session_id):
                     break  # commit the transaction, so that changes of its row become visible
@@ -156,9 +145,9 @@ class TextIndexer:
 
     def index_session(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; return whether all is read."""
-        if self._index.rebuild():  # until it ends nothing may be added
+        if self.index.rebuild():  # until it ends nothing may be added
             return False
-        info, state = self._files.info(session_id), self._files.state(session_id)
+        info, state = self.files.info(session_id), self.files.state(session_id)
         if info is None or state is None:
             return True
         path = state.path()
@@ -168,13 +157,13 @@ class TextIndexer:
         replace, (rows, end, is_last) = not progress.words, _next_rows(state, path, progress, limit)
         messages, facts = list[Message](), None
         try:
-            with self._files.lines(session_id) as lines:
+            with self.files.lines(session_id) as lines:
                 for row, says, entry in _sum_up(info, state, lines, progress, rows):
                     role = state.speaker(row)
                     said = entry.said if role else entry.text if entry.plan else ""
                     if says and said:
                         text = own_words(said[: 4 * TEXT_MAX])
-                        text = self._secrets.message(text, TEXT_MAX)
+                        text = self.secrets.message(text, TEXT_MAX)
                         role = role or entry.role or ""
                         messages.append(Message(row, entry.id, role, entry.timestamp, text))
                 if is_last:  # rows that may still change are read at each step and not stored
@@ -192,27 +181,27 @@ class TextIndexer:
         except SessionUnreadableError:
             return True
         except ValueError:  # the lines have changed: parse them all again
-            return not self._reread(session_id)
+            return not self.reread(session_id)
         progress.words = max(progress.words, end)
         progress.rows, progress.seal = end, _seal(state, path, end)
         progress.last = state.ids[progress.words - 1] if progress.words else ""
         sign = _sign(info) if is_last else 0
-        self._index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
+        self.index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
         if facts is not None:
-            self._publish(session_id, facts, usage)
+            self.publish(session_id, facts, usage)
         if is_last and replace:  # most likely no agent is working in it
-            self._files.drop_tree(session_id)
+            self.files.drop_tree(session_id)
         return is_last
 
     def titles(self, session_id: str) -> tuple[tuple[str, str], ...]:
         """Return the titles found on a session's path so far: kind and title, oldest first."""
-        mark = self._index.mark(session_id)
+        mark = self.index.mark(session_id)
         return tuple(title[:2] for title in _decode(mark).done.titles) if mark else ()
 
     def _progress(self, info: SessionInfo, state: SessionState, path: array[int]) -> _Progress:
         """Return the progress so far, reset as far as it is no longer valid."""
-        own = (0 if state.copied or not self._is_fork(info) else info.born_ms, state.copied)
-        mark = self._index.mark(info.session_id)
+        own = (0 if state.copied or not self.is_fork(info) else info.born_ms, state.copied)
+        mark = self.index.mark(info.session_id)
         progress = _decode(mark) if mark else _Progress(own)
         is_same = progress.words <= len(state) and (
             not progress.words or state.ids[progress.words - 1] == progress.last

@@ -39,7 +39,6 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     compacted: bool  # the newest entry is a compaction
     rows: int
     bad_lines: int
-    oversized: int
     since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
     new_users: int = 0
     looped: bool = False  # some parents form a cycle
@@ -76,7 +75,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _SAME = (  # fields that an info copies from its state
-    *("activity_ms", "turn", "messages", "answered", "bad_lines", "oversized", "git_branch"),
+    *("activity_ms", "turn", "messages", "answered", "bad_lines", "git_branch"),
     *("leaf_id", "compactions", "first", "fork_of", "tokens", "missing_base", "base_excluded"),
     "question",
 )

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -153,7 +153,7 @@ class StateStore:
         self.damaged = False
         self.problem: str | None = None  # why a store opened `readonly` is empty
         self._path, self._report = path, report
-        self._sum, self._log = _beside(path, ".sum"), _beside(path, "-wal")
+        self._sum, self._log = Path(f"{path}.sum"), Path(f"{path}-wal")
         self._log_max = _LOG_MAX
         # For the checksum. Closing any descriptor of a file drops all locks that this process has
         # on it, so it is opened before SQLite's and closed after them.
@@ -174,7 +174,7 @@ class StateStore:
             self._writer = self._open()
             report(path, str(bad))
         if not self._stamped:  # a new file
-            self._checkpoint()
+            self.fold()
 
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
@@ -253,7 +253,7 @@ class StateStore:
             self._idle.pop().close()
         if self._writer is not None:
             with suppress(StateError):
-                self._checkpoint()
+                self.fold()
             self._writer.close()
             self._writer = None
             if self.damaged:
@@ -263,9 +263,6 @@ class StateStore:
 
     def fold(self) -> None:
         """Checkpoint the log, so that deleted data is no longer in it."""
-        self._checkpoint()
-
-    def _checkpoint(self) -> None:
         if self._writer is None or self.damaged:
             return
         with self._guarded():
@@ -334,7 +331,7 @@ class StateStore:
                     db.execute("ROLLBACK")
         with suppress(StateError, OSError):  # the changes are safe in the log
             if self._log.stat().st_size > self._log_max:
-                self._checkpoint()
+                self.fold()
                 self._log_max = self._log.stat().st_size + _LOG_MAX
 
     def run(self, sql: str, *values: Any) -> int:
@@ -441,23 +438,18 @@ class StateStore:
     def page(
         self,
         *,
-        archived: bool = False,
-        subagents: bool = False,
-        hidden: bool = False,
         limit: int = 50,
         cursor: str | None = None,
         sort: str = "recent",
         state: str | None = None,
-        **fields: Any,
+        **shown: Any,
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return rows, pinned ones first, then the largest of `sort`, and the next page's cursor.
 
-        `fields` are those of a `Filter`. `archived` adds archived and gone sessions, `subagents`
-        those of sub-agents, `hidden` those that the user hid. UsageError if `since` is not a time,
-        or the cursor is none of ours; one of other filters gives other rows.
+        `shown` are the params of `_of_lists`. UsageError if `since` is not a time, or the cursor is
+        none of ours; one of other filters gives other rows.
         """
-        where, values = _conditions(Filter(**fields))
-        where += _visible(archived=archived, subagents=subagents, hidden=hidden)
+        where, values = _of_lists(**shown)
         if state is not None:
             where.append("state = ?")
             values.append(state)
@@ -481,18 +473,9 @@ class StateStore:
         with self._guarded():
             return [json.loads(text) for text, *_ in rows[:limit]], following
 
-    def count(
-        self,
-        by: str,
-        *,
-        archived: bool = False,
-        subagents: bool = False,
-        hidden: bool = False,
-        **fields: Any,
-    ) -> dict[str, int]:
+    def count(self, by: str, **shown: Any) -> dict[str, int]:
         """Count the sessions that `page` would list, by a column, most first."""
-        where, values = _conditions(Filter(**fields))
-        where += _visible(archived=archived, subagents=subagents, hidden=hidden)
+        where, values = _of_lists(**shown)
         sql = (
             f"SELECT {by}, count(*) FROM session WHERE {' AND '.join(where or ['true'])}"  # noqa: S608 - ours
             f" GROUP BY {by} ORDER BY count(*) DESC, {by}"
@@ -555,15 +538,8 @@ class StateStore:
             on = "EXISTS (SELECT 1 FROM note WHERE topic = 'fleet' AND key = 'flight')"
             self.run(f"{sql} HAVING {on}", session_id)
 
-    def links(self, session_ids: Iterable[str]) -> list[Link]:
-        """Return the links of these sessions to their parents; unknown ids are left out."""
-        return self._links("id", session_ids)
-
-    def children(self, parents: Iterable[str]) -> list[Link]:
-        """Return the links of sessions whose parent is one of these ids or files."""
-        return self._links("parent", parents)
-
-    def _links(self, key: str, wanted: Iterable[str]) -> list[Link]:
+    def links(self, key: Literal["id", "parent"], wanted: Iterable[str]) -> list[Link]:
+        """Return the links to their parents of sessions with these ids, or with these parents."""
         # One by one: a JSON list would end at a null character, which a session file may contain.
         sql = (
             "SELECT id, coalesce(parent, ''), coalesce(created, 0), subagent FROM session"  # noqa: S608 - our own names
@@ -635,10 +611,6 @@ def _check(db: sqlite3.Connection) -> None:
         raise DamagedError(f"the store has version {version}, not {VERSION}")
 
 
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
-
-
 def _delete(path: Path) -> None:
     """Delete a store's files, or anything else in their place."""
     for file in path.parent.glob(f"{path.name}*"):
@@ -703,11 +675,18 @@ def _listed(tags: Iterable[str]) -> str:
     return "".join(f"\n{replace_surrogates(tag).strip().casefold()}\n" for tag in tags)
 
 
-def _visible(*, archived: bool, subagents: bool, hidden: bool) -> list[str]:
-    """Make the SQL conditions that leave out what lists do not show by default."""
-    where = [] if archived else ["NOT archived", "NOT gone", f"NOT {_EMPTY}"]
+def _of_lists(
+    *, archived: bool = False, subagents: bool = False, hidden: bool = False, **fields: Any
+) -> tuple[list[str], list[str | float]]:
+    """Make the conditions of a list; `fields` are those of a `Filter`.
+
+    `archived` adds archived and gone sessions, `subagents` those of sub-agents, `hidden` those
+    that the user hid.
+    """
+    where, values = _conditions(Filter(**fields))
+    where += [] if archived else ["NOT archived", "NOT gone", f"NOT {_EMPTY}"]
     where += [] if subagents else ["NOT subagent"]
-    return where if hidden else [*where, "NOT hidden"]
+    return where if hidden else [*where, "NOT hidden"], values
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:

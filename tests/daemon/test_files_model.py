@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from indexerd.daemon.files import Files
+from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.info import pack, unpack
 from indexerd.sources import tail
 from indexerd.sources.roots import SessionRoot
@@ -65,7 +66,10 @@ class FilesMachine(RuleBasedStateMachine):
     def fresh(self) -> Files:
         """A process that knows nothing yet."""
         files = Files(
-            since=lambda _id: None, title=lambda *_: None, exclude=list, defect=self.no_defect
+            since=lambda _id: None,
+            title=lambda *_: None,
+            exclusions=Exclusions(list),
+            defect=self.no_defect,
         )
         files.roots = [SessionRoot("pi", self.place.name, f"{self.place.name}/meta")]
         return files

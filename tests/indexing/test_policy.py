@@ -41,7 +41,6 @@ def session(
         compacted=False,
         rows=0,
         bad_lines=0,
-        oversized=0,
         new_users=users,
     )
     made = SessionRuntime(info, T0, since, RetryState(0, retry_at, refused_at))

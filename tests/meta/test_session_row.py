@@ -20,7 +20,7 @@ PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.json
 INFO = msgspec.convert(
     (
         *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
-        *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, 0, None, 1),
+        *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, None, 1),
     ),
     SessionInfo,
 )

@@ -56,4 +56,5 @@ def test_configured_prices_win_and_cover_dated_names() -> None:
     for name in ("m", "m-2026-08-07", "m:latest"):
         assert prices.cost_usd("openai", name, MILLION, own) == 3.0
     assert prices.cost_usd("openai", "m-mini", MILLION, own) is None
-    assert prices.cost_usd("google", "gemini-3.5-flash-lite", MILLION, own) == 0
+    assert prices.cost_usd("openai", "gemini-3.5-flash-lite", MILLION, own) == 0
+    assert prices.cost_usd("google", "gemini-3.5-flash-lite", MILLION, own) != 0  # not its server

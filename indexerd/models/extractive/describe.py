@@ -148,7 +148,7 @@ class _Session:
         if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
             name = self._made()
         elif len(self._turns) > _EARLY:
-            titled = clean_line(self._facts.title, NAME_MAX)
+            titled = plain(clean_line(self._facts.title, NAME_MAX))
             about, share = topics(titled), self._share(titled)
             known = 2 * len(about & frozenset().union(*self._said)) >= len(about)  # same language
             written = [each for each in self._best_first if each.kind != "wish"]
