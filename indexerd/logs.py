@@ -41,8 +41,8 @@ _WARNING = """watch.degraded watch.overflow watch.limit session.bad_line index.f
 context.unknown_set digest.failed digest.hook_failed meta.invalid model.breaker_open
 budget.exhausted budget.unsettled cache.damaged config.invalid web.ended fleet.unreachable
 fleet.taken fleet.removed archive.dropped archive.failed"""
-LEVELS = dict.fromkeys(_DEBUG.split(), logging.DEBUG)
-LEVELS |= dict.fromkeys(_WARNING.split(), logging.WARNING)
+LEVEL_OF = dict.fromkeys(_DEBUG.split(), logging.DEBUG)
+LEVEL_OF |= dict.fromkeys(_WARNING.split(), logging.WARNING)
 
 
 class Logger:

@@ -28,7 +28,7 @@ from indexerd.privacy.sanitize import clean_line
 SHOWN_MAX = 200  # characters of a key or a message
 PATTERN_SHOWN = 60
 LAST_GOOD = "settings.last-good.json"
-_NAMED = (".providers.openai.prices", ".fleet.hosts")  # tables whose keys are not ours
+_FREE_TABLES = (".providers.openai.prices", ".fleet.hosts")  # tables whose keys are not ours
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _MODEL = r"(google|openai|scripted)/\S+|local/extractive"  # scripted: for tests only
 ModelKey = Annotated[str, Field(pattern=rf"^({_MODEL})$")]
@@ -317,7 +317,7 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
 
 def _snake(value: Any, where: str) -> Any:
     """Convert the keys of a tree to snake case."""
-    if not isinstance(value, dict) or where in _NAMED:  # by models, machines
+    if not isinstance(value, dict) or where in _FREE_TABLES:  # by models, machines
         return value
     names = {key: _CAMEL.sub(r"_\1", key).lower() for key in value}
     return {names[key]: _snake(below, f"{where}.{names[key]}") for key, below in value.items()}

@@ -15,7 +15,7 @@ import pytest
 
 from indexerd.cli.main import COMMANDS, cli
 from indexerd.errors import IndexerdError
-from indexerd.logs import LEVELS
+from indexerd.logs import LEVEL_OF
 from tests.e2e.world import World, logged, until
 
 ROOT = Path(__file__).parents[1]
@@ -125,10 +125,10 @@ def test_every_event_is_documented_and_no_other() -> None:
     """The table in OPERATIONS.md has every logged event with its level."""
     code = "".join(SOURCES.values())
     said = re.findall(r"""\b(?:_?log|notify|defect)\(\s*"([a-z]+\.[a-z_]+)\"""", code)
-    assert LEVELS.keys() | set(said) <= EVENTS.keys()
+    assert LEVEL_OF.keys() | set(said) <= EVENTS.keys()
     for event, (shown, _, _) in EVENTS.items():
         uses, defects = (code.count(f'{word}"{event}"') for word in ("", "defect("))
-        level = logging.ERROR if uses == defects else LEVELS.get(event, logging.INFO)
+        level = logging.ERROR if uses == defects else LEVEL_OF.get(event, logging.INFO)
         assert logging.getLevelName(level).lower() == shown, event
         assert uses, event
 

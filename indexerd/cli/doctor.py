@@ -25,7 +25,7 @@ from indexerd.privacy.redact import shown_path
 if TYPE_CHECKING:
     from indexerd.sources.roots import SessionRoot
 
-LEVELS = ("debug", "info", "warning", "error")
+LEVEL_NAMES = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 2.0
 
@@ -138,14 +138,14 @@ def _scanned(root: SessionRoot) -> tuple[str, str, str]:
     return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 
 
-LEVEL = click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True)
+LEVEL = click.option("--level", type=click.Choice(LEVEL_NAMES), default="info", show_default=True)
 LINES = click.option("-n", "--lines", type=click.IntRange(0), default=50, show_default=True)
 
 
 @command(flag("-f", "--follow", "Keep printing as the log grows."), LEVEL, LINES)
 def logs(*, follow: bool, level: str, lines: int) -> None:
     """Show the log; with --json, one JSON document per line."""
-    levels, offsets = LEVELS[LEVELS.index(level) :], dict[int, int]()
+    levels, offsets = LEVEL_NAMES[LEVEL_NAMES.index(level) :], dict[int, int]()
     newest: int | None = lines
     while True:
         grown = _appended(current().places.log, offsets)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RESTART_GAP = 10.0  # seconds: a daemon that fails again sooner exits, and is restarted as a service
 TITLES = 20  # listed on a terminal
-_WAITING = {  # the reasons of indexing/policy.py, and what is true of these sessions
+_WAITING = {  # the reasons of daemon/once.py, and what is true of these sessions
     "below_threshold": "have fewer than {least} new prompts",
     "no_answer": "have no answer yet",
     "max_wait": "are in the middle of a turn",

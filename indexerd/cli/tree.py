@@ -38,8 +38,11 @@ REDACT = cli.flag("--redact", "Remove known kinds of secrets from every text.")
 _UNSAID = ("other", "setting", "label", "name")  # kinds of entries that nobody wrote
 RECENT_SHOWN = 10  # messages that `history` shows without --full
 FULL = cli.flag("--full", "All summaries and messages, uncut.")
-AGENTS = click.Choice(("pi", "codex", "opencode"))
-STRATEGY = cli.option("--strategy", "Whose rules to use; default: its own agent's.", type=AGENTS)
+STRATEGY = cli.option(
+    "--strategy",
+    "Whose rules to use; default: its own agent's.",
+    type=click.Choice(("pi", "codex", "opencode")),
+)
 HANDOFF = cli.flag("--handoff", "Print a document to start a new session with.")
 
 

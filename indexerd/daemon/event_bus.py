@@ -15,7 +15,7 @@ from indexerd.daemon.files import Update
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
-from indexerd.logs import LEVELS, LOG
+from indexerd.logs import LEVEL_OF, LOG
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import state_of
 from indexerd.sources.tail import Verdict
@@ -48,7 +48,7 @@ class EventBus:
 
     def log(self, event: str, fields: dict[str, Any]) -> None:
         """Write an event only to the log."""
-        LOG.log(LEVELS.get(event, INFO), event, **fields)
+        LOG.log(LEVEL_OF.get(event, INFO), event, **fields)
 
     def defect(self, event: str, session_id: str, bug: BaseException, *, path: str = "") -> None:
         """Log a bug in this program."""

@@ -55,7 +55,7 @@ RESCAN_GAP = 1.0  # seconds between two scans
 RETRY_SECONDS = 2.0  # after our own disk refused a write
 GATHER, GATHER_MAX = 0.5, 1.0  # pause after reading texts: share of that time; most seconds
 FILES_FIRST = 0.03  # seconds that texts wait while there are files to read
-_OPEN = "the session is still in the middle of a turn"
+_MID_TURN = "the session is still in the middle of a turn"
 ASKED_PATIENCE = 0.25  # seconds a request waits for its directory's disk
 STALL_SECONDS = 60.0  # after which a step of the reader counts as hanging
 
@@ -367,7 +367,7 @@ class Pipeline:
             return
         if known.forced and info.turn is Turn.OPEN:
             if now >= known.forced.until:
-                known.answer(DeadlineError(_OPEN, hint="try again when its agent has answered"))
+                known.answer(DeadlineError(_MID_TURN, hint="try again when its agent has answered"))
             else:
                 when = min(when, known.forced.until)
         pause = min(when - now, LONGEST_PAUSE)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from indexerd.privacy.patterns import lazy_pattern
 
 REF_MAX = 200  # characters of a reference
-QUESTION_MAX = 2000  # characters of a question
+_QUESTION_MAX = 2000  # characters of a question
 FOUND_MAX = 100  # references of one prompt
 UP_MAX = 10  # ancestors
 
@@ -35,10 +35,10 @@ _REFERENCE = lazy_pattern(
     r"(?<![A-Za-z0-9@/\\])(?<![A-Za-z0-9]_)@@"
     rf"(?:{_QUOTED}|(?P<name>{_UUID}|{_NAME}))(?:~(?P<up>[0-9]{{1,3}})(?![\w~]))?+(?!@)"
 )
-_NAMED = ("plain", "fine", "name")
+_GROUPS = ("plain", "fine", "name")
 _MARKS = "?\uff1f\u061f\u2047-\u2049"  # question marks: full-width, Arabic, doubled
 _QUESTION = lazy_pattern(
-    rf"[:\uff1a][ \t]*(?P<question>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
+    rf"[:\uff1a][ \t]*(?P<question>[^\n{_MARKS}]{{1,{_QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
     r"(?=[\s\"'”»)\]*_]|$)"
 )
 # A full stop before a lower-case letter ends an abbreviation, not a sentence.
@@ -67,7 +67,7 @@ class Reference(NamedTuple):
 def find(text: str) -> list[Reference]:
     plain, refs = without_code(text) if "@@" in text else "", list[Reference]()
     for match in islice(_REFERENCE.finditer(plain), FOUND_MAX):
-        start, end = match.span(next(name for name in _NAMED if match[name] is not None))
+        start, end = match.span(next(name for name in _GROUPS if match[name] is not None))
         if ref := " ".join(text[start:end].split()):
             up = min(int(match["up"] or 0), UP_MAX)
             question = _question(text, plain, match.end())

@@ -68,7 +68,7 @@ said = st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), max_si
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.builds(Facts, said, some, some, st.just({"bash": 2}), texts, texts, written))
-@example(Facts((*[("user", "")] * 5, ("user", "W")), (), (), {}, "", "W:User:", (("commit", "A0"),)))
+@example(Facts((*[("user", "")] * 5, ("user", "W")), (), (), {}, "", "W:User:", (("pr", "A0"),)))
 def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
     """S0.19: valid and repeatable for any input, without role, reference and redaction marks."""
     found = describe(known)
