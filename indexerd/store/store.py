@@ -608,7 +608,8 @@ def _state_error(bad: Exception) -> StateError:
 def _check(db: sqlite3.Connection) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        raise DamagedError(f"the store has version {version}, not {VERSION}")
+        what = f"the store has version {version}, not {VERSION}"
+        raise DamagedError(f"{what}; the daemon or `indexerd run --once` rebuilds it")
 
 
 def _delete(path: Path) -> None:

@@ -47,6 +47,7 @@ _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
 _BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
 _OUTLINE = re.compile(r"^## Outline\s{1,9}(?:\d\. )?(.{1,300})", re.MULTILINE)  # Spec Kit's
 _OUTLINED = 4000  # characters that are searched for it
+_MARK_MAX = 40  # characters of a mark such as "## My request for Codex:", not worth a note
 _SPOKEN = frozenset({"user", "reply", "task", "plan", "assistant", "bash", "compaction"})
 
 Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
@@ -229,6 +230,7 @@ def _readable(entry: Entry, text: str) -> tuple[str, int]:
         whole = text if entry.sent is None else "\n".join(entry.sent)
         left_out = max(0, len(whole.strip()) - len(typed))
         text = (typed or _outline(whole)) if left_out else text
+        left_out = left_out if left_out > _MARK_MAX or not typed else 0
     reply = f"**You:**\n\n{entry.reply}" if entry.reply else ""
     return "\n\n".join(filter(None, (text, *map(asked, entry.tools), reply))), left_out
 

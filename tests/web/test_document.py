@@ -176,6 +176,9 @@ def test_of_a_prompt_only_what_a_person_typed_is_shown() -> None:
     data = session(said("a", None, "user", skill))
     (shown,) = exported(opened(data), wish_for("html"))["nodes"]
     assert (shown["text"], shown["leftOut"]) == ("the port", len(skill) - len("the port"))
+    marked = session(said("a", None, "user", '<skill name="x" location="">s</skill>\n\nthe port'))
+    (shown,) = exported(opened(marked), wish_for("html"))["nodes"]
+    assert (shown["text"], "leftOut" in shown) == ("the port", False)  # a short mark: no note
     whole = json.loads(FORMATS["json"](exported(opened(data), wish_for("json"))))
     assert texts(whole) == [skill]
 
