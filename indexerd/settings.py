@@ -64,6 +64,12 @@ class ModelLimits(Section):
     max_response_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = 1_048_576
 
 
+def _bare(model: str) -> str:
+    if model.startswith("openai/"):
+        raise ValueError("must be named as its server does: without openai/")
+    return model
+
+
 def _safe_url(url: str) -> str:
     """Refuse a base URL that would send transcripts unencrypted to another machine."""
     parts = urlsplit(url)
@@ -99,7 +105,7 @@ class Provider(Section):
 
 
 class OpenAIProvider(Provider):
-    prices: dict[str, Price] = Field(default_factory=dict)
+    prices: dict[Annotated[str, AfterValidator(_bare)], Price] = Field(default_factory=dict)
 
 
 class Providers(Section):
@@ -346,7 +352,7 @@ def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
 
 
 def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
-    key = ".".join(str(part) for part in error["loc"])
+    key = ".".join(str(part) for part in error["loc"] if part != "[key]")
     message = str(error["msg"]).removeprefix("Value error, ")
     for theirs, ours in _PLAIN.items():
         message = re.sub(theirs, ours, message)

@@ -39,7 +39,7 @@ _WAITING = {  # the reasons of daemon/once.py, and what is true of these session
     "below_threshold": "have fewer than {least} new prompts",
     "no_answer": "have no answer yet",
     "max_wait": "are in the middle of a turn",
-    "no_model": "wait for a model: none is usable, or they are old and none is local",
+    "no_model": "wait for a usable model (see `indexerd doctor`; old ones need a local one)",
     "refused": "were declined by the model",
 }
 _OF_ONE = {"have": "has", "wait": "waits", "are": "is", "were": "was"}
@@ -124,7 +124,8 @@ def _summary(report: Report, least: int) -> str:
         verb = _OF_ONE.get(first, first) if many == 1 else first
         parts += [f"{many:,} {verb} {rest}"] if many else []
     kinds = Counter(kind for kind, _ in report.failed.values())
-    parts += [f"{many:,} failed ({kind})" for kind, many in kinds.items()]
+    why = {kind: f"{kind.replace('_', ' ')}; see `indexerd logs`" for kind in kinds}
+    parts += [f"{many:,} failed ({why[kind]})" for kind, many in kinds.items()]
     if report.unreadable:
         parts.append(f"{count(report.unreadable, 'file')} cannot be read (see `indexerd doctor`)")
     children = f" ({report.subagents:,} of sub-agents included)" if report.subagents else ""

@@ -17,13 +17,14 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, safe
 from indexerd.cli.sessions import SINCE
+from indexerd.client import is_windows_path
 from indexerd.errors import UsageError
 from indexerd.times import since as moment
 
 Row = dict[str, Any]
 
 DAYS, NAMES = 14, 8  # rows of each group without --by
-BAR_MAX, NAME_MAX = 40, 26  # columns
+BAR_MAX, NAME_MAX, BESIDE = 40, 24, 80  # columns: of a bar, of a name, beside a longer name
 ALL_FIT = 70  # columns of a terminal, below which a table has tokens only
 _GROUPS = {"day": "days", "agent": "agents", "model": "models", "project": "projects"}
 UNTIL = cli.option(
@@ -134,14 +135,15 @@ def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _named(name: str | None) -> str:
-    if name and name.startswith("/"):
+    if name and (name.startswith("/") or is_windows_path(name)):
         from indexerd.privacy.redact import shown_path
 
         name = render.exact(shown_path(name))
         home = str(Path.home())
         name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
-        while render.on_terminal() and len(name) > NAME_MAX and "/" in name[2:]:
-            name = f"…/{name[2:].partition('/')[2]}"  # a path's end says more
+        if render.on_terminal():
+            most = max(NAME_MAX, int(render.columns()) - BESIDE)
+            name = name if len(name) <= most else f"…{name[1 - most :]}"  # its end says more
     return safe(name or "unknown")
 
 

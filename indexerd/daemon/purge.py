@@ -96,8 +96,9 @@ class Purge:
         for home in target.homes:
             removed += await asyncio.to_thread(self.writer.remove, home, session_id)
         for copy in target.copies:
-            await asyncio.to_thread(copy.unlink, missing_ok=True)
-            removed.append(copy)
+            if copy not in removed:
+                await asyncio.to_thread(copy.unlink, missing_ok=True)
+                removed.append(copy)
         await pipeline.read(library.metas.reread, session_id, None)
         if await pipeline.read(library.store.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")

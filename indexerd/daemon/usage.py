@@ -140,11 +140,11 @@ def _contexts(store: StateStore, span: Span) -> Row:
         f" WHERE {_IN_SPAN} AND context > 0"
     )
     for used, recorded, provider, model in store.select(sql, *_times(span)):
-        window = recorded or window_of(provider or None, model or "") or 0
-        if used > window:  # the list of windows may be wrong about this model
-            unknown += 1
-        else:
+        known = recorded if recorded and recorded >= used else None
+        if window := known or window_of(provider, model or "", used):
             tenths[min(9, 10 * used // window)] += 1
+        else:
+            unknown += 1
     return {"tenths": tenths, "unknown": unknown}
 
 

@@ -70,15 +70,15 @@ def _window(
 ) -> tuple[int | None, str]:
     if settings.context_window:
         return settings.context_window, "settings"
-    if state.context.window > 0:
-        return state.context.window, "agent"
+    own = state.context
+    if own.window > 0 and (own.used or own.window >= used):
+        return own.window, "agent"
     for row in state.up(state.leaf):  # the newest model on the path
         if state.kind(row) in (Kind.SETTING, Kind.ASSISTANT):
             entry = read(row)
             named = entry.model or entry.next_model
             if named and not named.startswith("<"):
-                listed = window_of(entry.provider or state.provider or None, named)
-                return (None if listed and used > listed else listed), "list"
+                return window_of(entry.provider or state.provider, named, used), "list"
     return None, "list"
 
 

@@ -21,6 +21,7 @@ from indexerd.settings import OpenAIProvider, Price
 CEILING = Price(input=5.0, output=25.0)
 _AS_GOOGLE = ("google", "scripted")  # scripted: so that budgets can be tested
 _NAME_MAX = 128  # characters: a session file may name any model, and patterns are matched with it
+_USUAL_WINDOW, _PARTLY_USED = 200_000, ("claude-opus-4-6", "claude-sonnet-4-6")
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
@@ -71,17 +72,25 @@ def format_usd(cost: float | None) -> str:
 
 
 @lru_cache(256)
-def window_of(provider: str | None, model: str) -> int | None:
-    """Return the size of a model's context window in tokens; None if it is not listed.
-
-    Also None for a provider that the library does not know: its window may be smaller. The first
-    call takes 0.3 s: do not make it in an event loop.
-    """
-    if not model or len(model) > _NAME_MAX or len(provider or "") > _NAME_MAX:
-        return None
+def _listed_window(provider: str | None, model: str) -> int:
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - 0.3 s, only when needed
 
     with suppress(LookupError, ValueError):
-        _, info = get_snapshot().find_provider_model(model, None, provider or None, None)
-        return info.context_window or None
-    return None
+        _, info = get_snapshot().find_provider_model(model, None, provider, None)
+        return info.context_window or 0
+    return 0
+
+
+def window_of(provider: str | None, model: str, used: int) -> int | None:
+    """Return the size of a context window that has `used` tokens; None if it is not known.
+
+    It is not if the listed window is smaller, or the provider is one that the library does not
+    know. Claude Code, which names no provider, uses 200,000 tokens of some models' million unless
+    asked for all. The first call takes 0.3 s: do not make it in an event loop.
+    """
+    if not model or len(model) > _NAME_MAX or len(provider or "") > _NAME_MAX:
+        return None
+    window = _listed_window(provider or None, model)
+    if not provider and used <= _USUAL_WINDOW and model.startswith(_PARTLY_USED):
+        window = min(window, _USUAL_WINDOW)
+    return window if window >= max(used, 1) else None

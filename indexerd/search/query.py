@@ -226,10 +226,11 @@ class Term:
         return self.forms.get(word) or {word: 1.0}
 
     def looser(self) -> list[Term]:
-        """Return the terms to look for if nothing has this one."""
-        if self.quoted or len(self.spellings[0]) < 2:  # noqa: PLR2004 - a single word
-            return []
-        return [Term(word) for word in self.spellings[0]]
+        """Return the terms to look for if nothing has this one; of Chinese, pairs of characters."""
+        words = self.spellings[0]
+        if all(len(word) == 1 and _ANY_UNSPACED.match(word) for word in words):
+            words = [first + second for first, second in pairwise(words)]
+        return [Term(word) for word in words] if not self.quoted and len(words) > 1 else []
 
 
 def _words(text: str) -> list[str]:

@@ -178,7 +178,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Add an entry of the path; of a copied entry only the time and the model count."""
         at, kind = iso_ms(entry.timestamp), entry.kind
-        if at and kind in (Kind.USER, Kind.ASSISTANT):
+        if at and (kind in (Kind.USER, Kind.ASSISTANT) or entry.sent_as == "user"):
             self.first_ms = min(self.first_ms or at, at)
             self.last_ms = max(self.last_ms, at, iso_ms(entry.ended))
         model = clean_line(entry.model or "", NAME_MAX)

@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,7 +45,7 @@ CALLS_MAX = 1000  # of a node; no client writes so many
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
 _BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
-_OUTLINE = re.compile(r"^## Outline\s{1,9}(?:\d\. )?(.{1,300})", re.MULTILINE)  # Spec Kit's
+_OUTLINE = re.compile(r"(?m)^## (?:Outline|Goal)\s{1,9}(?:\d\. )?(.{1,300})")  # of Spec Kit
 _OUTLINED = 4000  # characters that are searched for it
 _MARK_MAX = 40  # characters of a mark such as "## My request for Codex:", not worth a note
 _SPOKEN = frozenset({"user", "reply", "task", "plan", "assistant", "bash", "compaction"})
@@ -90,14 +90,14 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     type: str
     time: str
     text: str  # of a tool's only result: its text
-    sent: str = ""  # in an export as JSON: what the model got in place of a prompt's text
+    sent: str = ""  # what the model got in place of a prompt's text
     ended: str = ""  # when it was finished, if later
     parent_id: str | None = None
     above: int = -2  # place of the parent in the list, or ROOT
     ordinal: int = -1
     role: str | None = None
     length: int = 0  # characters of the whole text, if it was cut
-    left_out: int = 0  # characters that a program put around a prompt
+    left_out: int = 0  # characters that a program put around a prompt: only in `sent`
     calls: list[Call] = []
     results: list[Result] = []
     thinking: str = ""
@@ -192,7 +192,8 @@ def node_of(
     elif entry.kind is Kind.TOOL and results:
         before = beside_results(entry, entry.texts)
         whole = whole if before is None or len(results) == 1 else before
-    text, asks = room.fit(entry, "text", whole), entry.kind is Kind.USER and entry.sent is not None
+    text = room.fit(entry, "text", whole)
+    asks = room.whole and entry.kind is Kind.USER and entry.sent is not None
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
@@ -201,7 +202,7 @@ def node_of(
         time=shown_word(entry.timestamp),
         ended=shown_word(entry.ended),
         text=text or (cut(entry.error, DETAIL_MAX) if wrong else ""),
-        sent=room.fit(entry, "sent", "\n".join(entry.as_sent)) if asks and room.whole else "",
+        sent=room.fit(entry, "sent", "\n".join(entry.as_sent)) if asks or left_out else "",
         role=shown_word(entry.role) if entry.role else None,
         length=len(whole) if len(whole) > room.most else 0,
         left_out=left_out,
@@ -283,7 +284,7 @@ def _call(entry: Entry, at: int, call: ToolCall, room: Room) -> Call:
         edit.cut += lines - edit.diff.count("\n")
         edit.path, edit.moved_to = (room.cut(one, PATH_MAX) for one in (edit.path, edit.moved_to))
     return Call(
-        tool=_one_line(call.name, NAME_MAX),
+        tool=_one_line(call.name or "apply_patch" * bool(edits), NAME_MAX),  # within a script
         detail=_one_line(room.cut(text, DETAIL_MAX), DETAIL_MAX),
         id=replace_surrogates(call.id[:ID_MAX]),
         edits=edits,
@@ -335,10 +336,10 @@ def add_results(state: SessionState, nodes: Mapping[int, Node], room: Room) -> N
             text = room.redact(text).text if room.redact else text
             (edit,) = call.edits = [with_patch(call.edits[0], text.split("\n"))]
             edit.diff = room.cut(edit.diff, room.most)
-    _compare_writes(state, nodes)
+    _compare_writes(state, nodes, room.patches)
 
 
-def _compare_writes(state: SessionState, nodes: Mapping[int, Node]) -> None:
+def _compare_writes(state: SessionState, nodes: Mapping[int, Node], stored: Container[str]) -> None:
     """Show a file that is written whole again as what changed, if nothing edited it between."""
     known = dict[str, tuple[int, list[str]]]()  # path -> row of the newest edit, lines it wrote
     for row, node in nodes.items():
@@ -346,7 +347,7 @@ def _compare_writes(state: SessionState, nodes: Mapping[int, Node]) -> None:
             for at, edit in enumerate(call.edits):
                 (above, before), lines = known.get(edit.path, (ROOT, [])), text_of(edit)
                 known[edit.path] = row, lines
-                if before and lines and state.leads_to(above, row):
+                if before and lines and call.id not in stored and state.leads_to(above, row):
                     call.edits[at] = since(before, edit)
 
 

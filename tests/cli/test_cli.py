@@ -13,6 +13,8 @@ from tests.cli.home import SECRET, Home, ids, nowhere
 from tests.e2e.world import World, until
 from tests.store.rows import fill, row, texts
 
+PRICED = 'providers.openai.prices = { "openai/m" = { input = 1, output = 1 } }'
+
 
 def test_json_may_be_asked_for_anywhere(home: Home) -> None:
     expected = home.world.call("resolve", ref="tune")
@@ -422,6 +424,7 @@ def test_a_bad_configuration_ends_with_78(tmp_path: Path) -> None:
         ("index.backfill_days = 1.5", "index.backfill_days: must be a whole number\n"),
         ("archive.max_gb = 1e9", "archive.max_gb: must be at most 100000\n"),
         ('web.listen = "127.0.0.1:99999"', "web.listen: must have a port of at most 65535\n"),
+        (PRICED, "providers.openai.prices.openai/m: must be named as its server does"),
     ):
         world.configure(text)
         world.run("config", "check", code=78)

@@ -179,7 +179,7 @@ def test_run_once_reports_what_waits_for_a_model(world: World) -> None:
     world.session(turns=5)
     world.env["INDEXERD_MODEL_KEYS"] = '["google/absent"]'
     world.run("run", "--once")
-    assert world.stderr.startswith("1 session, 0 named, 1 waits for a model")
+    assert world.stderr.startswith("1 session, 0 named, 1 waits for a usable model")
 
 
 def test_logs_are_shown_by_level_and_number_and_followed(home: Home, tmp_path: Path) -> None:

@@ -58,3 +58,15 @@ def test_configured_prices_win_and_cover_dated_names() -> None:
     assert prices.cost_usd("openai", "m-mini", MILLION, own) is None
     assert prices.cost_usd("openai", "gemini-3.5-flash-lite", MILLION, own) == 0
     assert prices.cost_usd("google", "gemini-3.5-flash-lite", MILLION, own) != 0  # not its server
+
+
+@pytest.mark.parametrize(("provider", "model", "used", "window"), [
+    (None, "claude-sonnet-4-6", 9, 200_000),  # Claude Code names no provider
+    (None, "claude-sonnet-4-6", 200_001, 1_000_000),
+    ("anthropic", "claude-sonnet-4-6", 9, 1_000_000),
+    ("", "claude-haiku-4-5-20251001", 9, 200_000),
+    (None, "claude-haiku-4-5-20251001", 200_001, None),  # the list is wrong
+    (None, "nobody-knows", 9, None),
+])  # fmt: skip
+def test_windows(provider: str | None, model: str, used: int, window: int | None) -> None:
+    assert prices.window_of(provider, model, used) == window

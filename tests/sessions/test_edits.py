@@ -160,6 +160,9 @@ def test_a_file_that_is_written_again_is_compared_with_what_it_had() -> None:
     (write,) = edits_of("Write", {"file_path": "f", "content": "a\nc\n"})
     shown = edits.with_patch(write, stored.patch)
     assert (shown.diff, shown.added, shown.removed) == (" a\n-b\n+c\n@@\n+d", 2, 1)
+    line |= {"toolUseResult": {"type": "create", "content": "a\nc\n", "structuredPatch": []}}
+    (again,) = ADAPTERS["claude"].read(json.dumps(line).encode(), "").results
+    assert again.patch == ("+a", "+c")  # though it had these lines before it was deleted
 
 
 @pytest.mark.parametrize(("patch", "diff"), [

@@ -176,6 +176,8 @@ def test_of_a_prompt_only_what_a_person_typed_is_shown() -> None:
     data = session(said("a", None, "user", skill))
     (shown,) = exported(opened(data), wish_for("html"))["nodes"]
     assert (shown["text"], shown["leftOut"]) == ("the port", len(skill) - len("the port"))
+    assert shown["sent"] == skill
+    assert "# Remember" in FORMATS["md"](exported(opened(data), wish_for("md")))
     marked = session(said("a", None, "user", '<skill name="x" location="">s</skill>\n\nthe port'))
     (shown,) = exported(opened(marked), wish_for("html"))["nodes"]
     assert (shown["text"], "leftOut" in shown) == ("the port", False)  # a short mark: no note

@@ -127,9 +127,11 @@ def _result(line: Fields, block: Fields, results: int) -> ToolResult:
 
 def _patch(line: Fields, results: int) -> tuple[str, ...]:
     """Return the diff that a line stores with its only result: "@@" before each part."""
-    parts = as_list(as_dict(line.get("toolUseResult")).get("structuredPatch"))
-    lines = list[str]()
-    for part in map(as_dict, parts if results == 1 else ()):
+    stored, lines = as_dict(line.get("toolUseResult")), list[str]()
+    if results == 1 and stored.get("type") == "create":  # perhaps again, after it was deleted
+        written = string(stored.get("content")).removesuffix("\n")
+        return tuple(f"+{text}" for text in written.split("\n")) if written else ()
+    for part in map(as_dict, as_list(stored.get("structuredPatch")) if results == 1 else ()):
         lines += ["@@", *(text for text in as_list(part.get("lines")) if isinstance(text, str))]
     return tuple(lines[1:])
 

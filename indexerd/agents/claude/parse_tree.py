@@ -49,6 +49,7 @@ from indexerd.agents.base import (
     PROMPTED,
     ROOT,
     WORD_MAX,
+    ContextUse,
     LineClass,
     Tree,
 )
@@ -84,6 +85,7 @@ _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
+_WINDOW = 200_000  # tokens, also of models with a million, unless the user asks for that
 _OWN_LINE = [2, 1, 97]  # the first version in which every queued prompt has a line of its own
 _NOT_TYPED = (*NOTICE, '{"task_id":')  # some versions put notices of tasks into the queue as JSON
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
@@ -218,6 +220,13 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     elif what.kind is Kind.COMPACTION and (goal := goal_in("\n".join(words(content_of(line))))):
         tree.recap = row, goal
     _commanded(tree, memory, line, what)
+
+
+def _compacted(tree: Tree, about: Fields) -> None:
+    """Note how large the window is: the client compacts by itself when it is nearly full."""
+    before = about.get("preTokens")
+    if about.get("trigger") == "auto" and type(before) is int:
+        tree.context = ContextUse(window=_WINDOW if 0 < before <= _WINDOW else 0)
 
 
 def _queue(tree: Tree, memory: Memory, line: Fields, place: Place) -> None:
@@ -382,6 +391,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place
     memory.tail = row = tree.add_below(above, key, what.code, *place)
     if boundary:
         memory.boundary = row
+        _compacted(tree, as_dict(line.get("compactMetadata")))
     _lead(tree, memory, row, what)
     return row
 

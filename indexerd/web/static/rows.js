@@ -18,7 +18,10 @@
   };
   const opened = new Map(); // what the reader opened and closed, by key
 
-  const toolOf = (node) => (node.kind === "tool" && node.results?.[0]?.tool) || "";
+  const toolOf = (node) => {
+    if (node.kind === "assistant" && !node.text && node.calls) return WHO.call;
+    return node.kind === "tool" && node.results?.[0]?.tool ? `${node.results[0].tool} result` : "";
+  };
   const isInterruption = (node) => node.kind === "assistant" && node.failed && node.text === "Interrupted";
   const who = (node) => (isInterruption(node) ? "Interruption" : toolOf(node) || WHO[node.kind] || "Entry");
   const key = (row) => `${row.type === "branch" || row.type === "work" ? row.type : "entry"} ` +
@@ -76,7 +79,7 @@
     const start = text.lastIndexOf("\n", text.toLowerCase().indexOf(word)) + 1; // of its line
     const lead = Math.max(start, text.toLowerCase().indexOf(word) - 400);
     const said = bare(text.slice(lead, lead + 800)), at = said.toLowerCase().indexOf(word);
-    const from = at < BEFORE ? 0 : said.lastIndexOf(" ", at - BEFORE / 2) + 1;
+    const from = at < BEFORE ? 0 : Math.max(at - BEFORE, said.lastIndexOf(" ", at - BEFORE / 2) + 1);
     return (lead || from ? "…" : "") + said.slice(from, at + 120);
   }
 

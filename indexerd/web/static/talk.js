@@ -143,10 +143,11 @@
   // -- one item -------------------------------------------------------------------------------
 
   function cutNotes(node) {
-    const { text, length, leftOut } = node;
+    const { text, length, leftOut, sent } = node;
     const cut = length && `Cut: ${digits(text.length)} of ${digits(length)} characters are shown.`;
-    const around = leftOut && `${count(leftOut, "character")} that a program put around this prompt are left out.`;
-    return [around, cut].filter(Boolean).map((note) => el("p", "cut", note));
+    const notes = cut ? [el("p", "cut", cut)] : [];
+    if (!leftOut) return notes;
+    return [closed(`${count(leftOut, "character")} that a program put around this prompt`, sent), ...notes];
   }
 
   function turn(place) { // how long the work lasted that a prompt began

@@ -248,3 +248,18 @@ def test_a_recap_describes_a_session(world: World) -> None:
     assert rows[old.id]["description"] == ""
     assert rows[due.id]["description"] == f"{told} Next: measure it."
     assert "## Next Steps\n- measure it." in world.run("show", due.id)
+
+
+def test_the_clients_own_compaction_tells_the_window(world: World, home: Path) -> None:
+    """S2.26: nearly full at 167,000 of the million that the model's list says."""
+    for before, answer in ((167_345, (200_000, "agent")), (967_000, (None, None))):
+        session = ClaudeSession(home)
+        session.turn()
+        about = {"trigger": "auto", "preTokens": before}
+        last = {"logicalParentUuid": session.last, "subtype": "compact_boundary"}
+        session.line("system", **last, parentUuid=None, compactMetadata=about)
+        session.prompt("This session is being continued from a previous conversation. It fixes X.")
+        session.turn()
+        world.run("run", "--once")
+        found = world.run("stats", session.id, "--json")
+        assert (found.get("window"), found.get("windowSource")) == answer
