@@ -175,8 +175,7 @@ def node_of(
     A sub-agent's first prompt, its parent's, is a `task`; the client's for a plan is a `plan`.
     """
     entry = entry if room.whole else as_seen(entry)
-    turn = state.turn_of(row)
-    kind = kind_of(state, row, entry)
+    turn, kind = state.turn_of(row), kind_of(state, row, entry)
     kind = "plan" if kind != "task" and carries_out_plan(entry) else kind
     answer, whole, cut = entry.kind is Kind.ASSISTANT, "".join(entry.texts), room.cut
     whole, left_out = (whole, 0) if room.whole else _readable(entry, whole)
