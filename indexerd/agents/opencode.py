@@ -294,7 +294,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         failed=tuple(filter(None, failed)),
         model=model or None,
         tokens=_tokens(line),
-        thinking=tuple([text for text in thoughts if text.strip()]) if answers else (),
+        thinking=tuple(filter(str.strip, thoughts)),
         images=len([file for file in files if _is_image(file)]),
         attached=tuple([_title(file) for file in files if not _is_image(file)]),
         results=tuple([_result(part) for part in tools if _status(part) in (*_DONE, _FAILED)]),
