@@ -45,7 +45,9 @@ CALLS_MAX = 1000  # of a node; no client writes so many
 
 _BEATS = {"compaction": "compaction", "branch_summary": "branch-summary"}
 _BEATS |= dict.fromkeys(("user", "task", "plan"), "ask")
-_OUTLINE = re.compile(r"(?m)^## (?:Outline|Goal)\s{1,9}(?:\d\. )?(.{1,300})")  # of Spec Kit
+_OUTLINE = re.compile(  # of Spec Kit
+    r"(?m)^## (?:Outline|Goal)\s{1,9}(?:\d\. )?(?:Goal: )?(.{1,300})"
+)
 _OUTLINED = 4000  # characters that are searched for it
 _MARK_MAX = 40  # characters of a mark such as "## My request for Codex:", not worth a note
 _SPOKEN = frozenset({"user", "reply", "task", "plan", "assistant", "bash", "compaction"})
