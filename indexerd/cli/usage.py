@@ -123,7 +123,7 @@ def _overview(answer: Row) -> Iterator[str]:
 def _group(by: str, rows: Sequence[Row]) -> Iterator[str]:
     field = "cwd" if by == "project" else by
     cells = {
-        by: [_named(row[field]) for row in rows],
+        by: _ends([_named(row[field]) for row in rows]),
         "sessions": [str(row["sessions"]) for row in rows],
         "prompts": [str(row["prompts"]) for row in rows],
         "tokens": [compact(_tokens(row)) for row in rows],
@@ -141,10 +141,18 @@ def _named(name: str | None) -> str:
         name = render.exact(shown_path(name))
         home = str(Path.home())
         name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
-        if render.on_terminal():
-            most = max(NAME_MAX, int(render.columns()) - BESIDE)
-            name = name if len(name) <= most else f"…{name[1 - most :]}"  # its end says more
     return safe(name or "unknown")
+
+
+def _ends(names: list[str]) -> list[str]:
+    """On a terminal, cut long names to their ends, which say more, and still tell them apart."""
+    if not render.on_terminal():
+        return names
+    for most in range(max(NAME_MAX, int(render.columns()) - BESIDE), NAME_MAX + BESIDE, 4):
+        cut = [name if len(name) <= most else f"…{name[1 - most :]}" for name in names]
+        if len({*cut}) == len(names):
+            return cut
+    return names
 
 
 def _costs(sums: Row) -> tuple[float | None, float | None, int]:

@@ -253,7 +253,7 @@ def asked(call: ToolCall) -> str:
 def _outline(text: str) -> str:
     """Return what a command without words of its user does, as far as its text says that."""
     found = _OUTLINE.search(text[:_OUTLINED])
-    return f"Command: {found[1]}" if found else ""
+    return f"Command: {found[1].replace('**', '')}" if found else ""
 
 
 def _calls(entry: Entry, room: Room) -> list[Call]:

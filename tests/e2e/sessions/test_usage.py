@@ -206,6 +206,17 @@ def test_stats_fit_every_terminal(world: World) -> None:
     assert "nothing was used" in (world.run("stats", "--since", "1h"), world.stderr)[1]
 
 
+def test_long_paths_are_told_apart_on_a_terminal(world: World) -> None:
+    for place in ("moon", "noon"):
+        ClaudeSession(world.root / "home", f"/w/elsewhere/{place}/a-name-of-a-folder").turn()
+    world.run("run", "--once")
+    command = [sys.executable, "-m", "indexerd", "--color", "never", "stats", "--by", "project"]
+    for columns in (40, 80):
+        got = terminal.on_terminal(command, env=world.env, cwd=world.root, columns=columns)[1]
+        shown = {line.split()[0] for line in got.decode().splitlines() if "folder" in line}
+        assert shown == {"…moon/a-name-of-a-folder", "…noon/a-name-of-a-folder"}
+
+
 def claude(name: str) -> Callable[[World, Path], tuple[str, Callable[[], Any]]]:
     def begin(_world: World, home: Path) -> tuple[str, Callable[[], Any]]:
         session = ClaudeSession(home)
