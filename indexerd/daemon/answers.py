@@ -6,8 +6,9 @@ The daemon and commands without a daemon use these. They write nothing, and read
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -111,7 +112,7 @@ class Answers:
         def count(by: str, **changed: str | None) -> dict[str, int]:
             return self._store.count(by, **filters | changed)
 
-        projects = [*count("project", cwd=None).items()][:PROJECTS_MAX]
+        projects = _with_those_below(count("project", cwd=None)).most_common(PROJECTS_MAX)
         tags, own = Counter[str](), set[str]()
         for lines, number in count("tags", tag=None).items():
             listed = Counter(filter(None, lines.split("\n")))
@@ -228,3 +229,12 @@ def _unpriced(row: Row) -> int:
     """Return how many tokens of a session have no known price; its row tells it if others have."""
     priced = any(row.get(key) is not None for key in ("costUsd", "costEstimatedUsd"))
     return row.get("unpricedTokens", 0) if priced else sum((row.get("tokens") or {}).values())
+
+
+def _with_those_below(projects: Mapping[str, int]) -> Counter[str]:
+    """Add to each directory's number those of the directories below it, as a filter finds them."""
+    names, found = sorted(projects), Counter[str]()
+    for name in projects:
+        begin, end = (bisect_left(names, f"{name}{char}") for char in "/0")  # "0" follows "/"
+        found[name] = projects[name] + sum(projects[one] for one in names[begin:end])
+    return found
