@@ -21,6 +21,7 @@ from indexerd.settings import OpenAIProvider, Price
 CEILING = Price(input=5.0, output=25.0)
 _AS_GOOGLE = ("google", "scripted")  # scripted: so that budgets can be tested
 _NAME_MAX = 128  # characters: a session file may name any model, and patterns are matched with it
+# What Claude Code uses of the windows of these models, which have a million tokens.
 _USUAL_WINDOW, _PARTLY_USED = 200_000, ("claude-opus-4-6", "claude-sonnet-4-6")
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 

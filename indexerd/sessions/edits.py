@@ -164,7 +164,7 @@ def _files_of(patch: str) -> Iterator[FileEdit]:
     for line in patch.split("\n"):
         if begins := _FILE.fullmatch(line.rstrip()):
             if path:
-                yield _edit(path, kind, _settled(lines), moved_to)
+                yield _edit(path, kind, _compared_parts(lines), moved_to)
             path, kind, moved_to, lines = begins[2].strip(), _KINDS[begins[1]], "", []
         elif moves := _MOVE.fullmatch(line.rstrip()):
             moved_to = moves[1].strip()
@@ -175,11 +175,11 @@ def _files_of(patch: str) -> Iterator[FileEdit]:
         elif not line and lines:  # an empty line of context
             lines.append(" ")
     if path:
-        yield _edit(path, kind, _settled(lines), moved_to)
+        yield _edit(path, kind, _compared_parts(lines), moved_to)
 
 
-def _settled(patch: list[str]) -> list[str]:
-    """Compare the parts of a model's patch that remove and add the same lines."""
+def _compared_parts(patch: list[str]) -> list[str]:
+    """Make context of the lines that a part of a patch both removes and adds."""
     lines = list[str]()
     for heading, run in groupby(patch, key=lambda line: line[0] == "@"):
         part = [*run]

@@ -446,8 +446,8 @@ class StateStore:
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Return rows, pinned ones first, then the largest of `sort`, and the next page's cursor.
 
-        `shown` are the params of `_of_lists`. UsageError if `since` is not a time, or the cursor is
-        none of ours; one of other filters gives other rows.
+        `shown` says what is listed, as in `_of_lists`. UsageError if `since` is not a time, or the
+        cursor is none of ours; one of other filters gives other rows.
         """
         where, values = _of_lists(**shown)
         if state is not None:

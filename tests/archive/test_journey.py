@@ -249,10 +249,13 @@ def test_purging_removes_every_copy(world: World) -> None:
             archived.taken_over(session.id)
         for number, session in enumerate(purged):
             if number == 2:
+                world.run("restore", session.id)
+                wait(world, session.id, sessionFile=str(session.path))
                 world.run("archive", "off")
             preview = world.call("purge", ref=session.id, dryRun=True)["files"]
             assert str(archived.copies("*", session.id)[0]) in preview
-            world.run("purge", session.id, "--yes")
+            removed = world.run("purge", session.id, "--yes", "--json")["removed"]
+            assert sorted({*removed}) == sorted(removed)
             assert not archived.copies("*", session.id)
             assert len(archived.copies("*", "toolu_1.txt")) == 4 - number
             assert not world.row(session.id)

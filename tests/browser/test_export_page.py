@@ -83,6 +83,17 @@ def test_a_turn_lasts_until_its_last_answer(tabs: Tabs, tmp_path: Path) -> None:
     expect(page.locator("#path article.user header").first).to_contain_text("46 s")
 
 
+def test_what_a_program_put_around_a_prompt_folds_out(tabs: Tabs, tmp_path: Path) -> None:
+    """Only the user's words are read first; those of a program are there, as they were sent."""
+    skill = '<skill name="x" location="/s/SKILL.md">\n# Remember **this**\n</skill>\n\nthe port'
+    page = opened(tabs, page_of(tmp_path, [said("a", None, "user", skill)]))
+    prompt = page.locator("#path article.user")
+    expect(prompt.locator(".prose")).to_have_text("the port")
+    expect(prompt).not_to_contain_text("Remember")
+    prompt.locator("summary", has_text="that a program put around this prompt").click()
+    expect(prompt.locator("pre")).to_contain_text("# Remember **this**")
+
+
 def test_the_policy_blocks_injected_content(tabs: Tabs, page_file: Path) -> None:
     """The page's policy blocks an injected script, image or style."""
     page = opened(tabs, page_file)
@@ -223,7 +234,9 @@ def test_a_search_of_the_address_finds_calls_thoughts_and_results(
     page = opened(tabs, page_of(tmp_path, SOUGHT), "?find=alerts.py")
     found, search = page.locator("#tree .row"), page.locator("#search")
     expect(found).to_have_count(1)
-    expect(found).to_contain_text("read /w/alerts.py")
+    expect(found).to_contain_text("Call: read /w/alerts.py")
+    search.fill("toolresult")
+    expect(found).to_contain_text("read result: def send()")
     for words, told in (("the walrus", "The walrus is to blame"), ("def send", "def send()")):
         search.fill(words)
         expect(found).to_have_count(1)

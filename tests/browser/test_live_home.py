@@ -303,6 +303,8 @@ def test_every_result_can_be_reached_and_narrowed(home: Served, tabs: Tabs) -> N
     expect(heading).to_have_text("34 sessions")
     expect(shown).to_have_count(34)
     expect(page.get_by_role("link", name="More results")).to_have_count(0)
+    agents = page.get_by_role("group", name="Agent").get_by_role("link")
+    expect(agents).to_have_text(["any", re.compile(r"^pi\s+34$")])  # others have none
     page.get_by_role("group", name="Project").get_by_role("link", name=f"{word}-0 12").click()
     expect(heading).to_have_text("12 sessions")
     page.get_by_role("group", name="Tag").get_by_role("link", name="ants 1").click()

@@ -142,8 +142,8 @@ def _said(words: str, sent: tuple[str, ...]) -> Fields:
 
 def _output(item: Fields) -> Fields:
     call, output = name_of(item.get("call_id")), item.get("output")
-    wrapped = parsed(output) if string(output).startswith(_WRAPPED) else {}
-    wrapped = wrapped if "metadata" in wrapped else {}
+    found = parsed(output) if string(output).startswith(_WRAPPED) else {}
+    wrapped = found if "metadata" in found else {}
     outer = as_dict(output) or wrapped
     blocks = as_blocks(outer.get("output", outer.get("content")) if outer else output)
     texts = tuple(texts_of(blocks))

@@ -207,7 +207,7 @@ def test_a_sub_agent_is_named_by_its_task(world: World, home: Path) -> None:
         folder = origin.path.with_suffix("") / "subagents"
         helper = ClaudeSession(home, folder=folder, session_id=f"agent-{origin.id[-12:]}")
         named = {"sessionId": origin.id, "isSidechain": True}
-        helper.prompt("Review the lexer.", **named)
+        helper.prompt("Review the lexer.", **named, timestamp="2026-11-01T00:00:00.000Z")
         helper.line("assistant", message={"role": "assistant", "content": "It is."}, **named)
         helper.prompt("Now its tests.", **named)
         helpers[helper.id] = ("Review the lexer.", "first-message")
@@ -220,6 +220,7 @@ def test_a_sub_agent_is_named_by_its_task(world: World, home: Path) -> None:
         row = rows[helper_id]
         assert (row["name"], row["nameSource"]) == name
         assert (row["firstUserMessage"], row["userMessageCount"]) == ("Review the lexer.", 0)
+        assert row["durationMs"] > 60_000  # from its task, which is of November
         member = world.run("family", helper_id, "--json")["members"][1]
         assert (member["name"], member["relation"]) == (name[0], "subagent")
         by = {"agent": "claude", "first-message": "its first prompt"}[name[1]]
