@@ -20,7 +20,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,6 +74,7 @@ _MOST = 0.5  # share of rarity that a session needs to be listed below those wit
 _OLD = 0.95  # factor for an old session
 _PART = 0.7  # factor for a sub-agent's session, whose name is no title: its parent has the work
 _HALF_LIFE_MS = 30 * 86_400_000
+_FEW = 60  # the ranking is the same for all limits up to this, as of CLI, web and MCP
 _MORE = 10  # sessions of which texts are loaded in addition to the limit
 _READ, _PAIR = 120, 2  # places of a term that are read; of more than two terms, thrice as many
 _READ_MAX = 20_000  # places of a single word that are read
@@ -151,15 +152,15 @@ def search(
         return [_listed(row) for row in index.store.get_many(scope[:limit]).values()], []
     if index.is_there:
         with index.searcher() as searcher:
-            ranking = _Search(index, searcher, scope, limit)
+            ranking = _Search(index, searcher, scope, max(limit, _FEW))
             if parsed.find is not None:
                 ranking.by_pattern(parsed.find)
             elif (
                 parsed.terms and not ranking.by_words(parsed.terms) and _has_synonyms(parsed.terms)
             ):
-                ranking = _Search(index, searcher, scope, limit, synonyms=True)
+                ranking = _Search(index, searcher, scope, max(limit, _FEW), synonyms=True)
                 ranking.by_words(parsed.terms)
-            hits, warning = [*ranking.hits()], ranking.warning
+            hits, warning = [*islice(ranking.hits(), limit)], ranking.warning
     return hits, [text for text in (parsed.problem, warning) if text]
 
 
@@ -538,10 +539,15 @@ class _Search:
         known = owners & self._rows.keys()
         return min(known, key=lambda session_id: (self._rows[session_id].created, session_id))
 
-    def shown(self) -> Iterator[tuple[_Session, _Shown, str]]:
-        """Yield what is shown, best first, each with the session it comes from."""
+    def shown(self, least: float = 0.0) -> Iterator[tuple[_Session, _Shown, str]]:
+        """Yield what is shown, best first, each with the session it comes from.
+
+        Sessions with less than this share of the words' rarity are left out.
+        """
         seen = set[tuple[str, bool]]()
         for session in self._ranked:
+            if session.share < least:
+                continue
             for shown in session.shown:
                 own, message = session.id, shown[2]
                 if message:
@@ -554,9 +560,7 @@ class _Search:
                 yield session, shown, own
 
     def hits(self) -> Iterator[dict[str, Any]]:
-        for session, (field, text, message), own in self.shown():
-            if session.share < self._least:
-                continue
+        for session, (field, text, message), own in self.shown(self._least):
             hit = {
                 "sessionId": own,
                 "name": self._rows[own].name,
