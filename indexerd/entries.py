@@ -216,6 +216,9 @@ class Entry(msgspec.Struct, frozen=True):
         return f"{self.text}\n\n{self.reply}".strip() if self.reply else self.text
 
 
+ASKED = "Asked: "  # begins a recap that tells what was asked for, not what was done
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """A session's conversation and facts, redacted, for a local model."""
@@ -228,7 +231,7 @@ class Facts:
     title: str = ""  # the agent's own
     # Of plans, commits, pull requests and issues: ("plan" | "commit" | "pr" | "issue", title).
     titles: tuple[tuple[str, str], ...] = ()  # oldest first
-    recap: str = ""  # what most of the session did, by the agent's own model
+    recap: str = ""  # what most of the session did, by the agent's own model; or ASKED and requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from indexerd.entries import ASKED
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line
 
@@ -16,6 +17,19 @@ _GOAL = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _ITEM = re.compile(r"^\s*(?:[-*] |\w[.)] )")
+_USER = r"(?:the )?user(?: \([^)]{0,40}\))?"
+_LED_IN = re.compile(  # "The user had two main requests: Request 1: ", "The user's goal is to "
+    r"\A(?:(?:(?:the|this) session (?:resumed|continued)\b[^.:]{0,80}[.:]"
+    r"|\(continued[^)]{0,60}\)"
+    r"|(?:the )?(?:user|main)\b[^.:;]{0,80}\b(?:requests|tasks|intents|goals)\b[^.:;]{0,60}:"
+    r"|(?:the )?(?:main|first|original|initial|primary) (?:request|task|intent|goal)"
+    r"(?: \([^)]{0,60}\))?:"
+    rf"|{_USER}'s [\w ]{{0,30}}(?:request|task|intent|goal) (?:is|was)(?: to)?"
+    rf"|{_USER} (?:has |had )?(?:initially |first )?"
+    r"(?:asked|wants?|wanted|needs|needed|requested)(?: me)?(?: to| for| that)?"
+    r"|(?:initial|initially|completed|request 1):|[a1][.)])[;\s]{1,3}){1,4}",
+    re.IGNORECASE,
+)
 
 
 def recap(text: str) -> str:
@@ -24,13 +38,17 @@ def recap(text: str) -> str:
 
 
 def goal_in(summary: str) -> str:
-    """Return what a compaction's summary says that the session is about; a list gets semicolons."""
+    """Return ASKED and what a compaction's summary says was asked for, "" if it does not say.
+
+    A list gets semicolons.
+    """
     goal, text = _GOAL.search(summary[:_READ]), ""
     for line in goal[1].split("\n") if goal else ():
         rest = _ITEM.sub("", line).strip()
         listed = rest != line.strip() and text and not text.endswith(":")
         text = f"{text.rstrip('.')}; {rest}" if rest and listed else f"{text} {rest}".strip()
-    whole = clean_line(redact(text.replace("**", "")).text, 2 * RECAP_MAX)
+    asked = clean_line(redact(text.replace("**", "")).text, 2 * RECAP_MAX)
+    whole = asked and ASKED + (_LED_IN.sub("", asked) or asked)
     if len(whole) <= RECAP_MAX:
         return whole
     return f"{whole[: RECAP_MAX - 1].rpartition(' ')[0] or whole[: RECAP_MAX - 1]}…"

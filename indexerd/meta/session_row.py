@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from indexerd.agents import resume_command
+from indexerd.entries import ASKED
 from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import Marks, MetaFile, distinct
 from indexerd.models.base import LOCAL
@@ -199,13 +200,14 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
         ("file", _safe(_shown(stem), limits.NAME_MAX) or "session"),
     ]
     source, name = next((source, name) for source, name in names if name)
-    row |= {"name": name, "nameSource": source, "description": row.get("recap", "")}
+    recap = row.get("recap", "")
+    row |= {"name": name, "nameSource": source, "description": recap}
     row |= {key: True for key in ("pinned", "hidden") if getattr(marks, key)}
-    row["indexed"], summary = meta is not None, ""
+    row["indexed"], summary, told = meta is not None, "", not recap.startswith(ASKED)
     if meta is not None:
         described = clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX)
         row |= {
-            "description": (built_in and row["description"]) or described,
+            "description": (told and built_in and recap) or described,
             "model": _line(meta.model, limits.NAME_MAX),
             "updatedAt": _line(meta.updated_at, limits.WORD_MAX),
         }

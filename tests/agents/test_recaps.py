@@ -24,14 +24,30 @@ PI = "## Goal\nMove the cache to SQLite.\n\n## Constraints\n- none"
 @pytest.mark.parametrize(
     ("summary", "goal"),
     [
-        (CLAUDE, "The user wants a cache for forecasts: keep them a day; no new dependency"),
-        (PI, "Move the cache to SQLite."),
+        (CLAUDE, "Asked: a cache for forecasts: keep them a day; no new dependency"),
+        (PI, "Asked: Move the cache to SQLite."),
         ("## Goal", ""),
         ("A free text about goals.", ""),
     ],
 )
 def test_the_goal_of_a_summary(summary: str, goal: str) -> None:
     assert goal_in(summary) == goal
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "The user's primary request is to ",
+        "The user (Ann) had three requests throughout the conversation: A. ",
+        "This session continued from an earlier one. The user's requests were: Initial: ",
+        "User asked to ",
+        "Main request: ",
+        "Initially: ",
+    ],
+)
+def test_what_only_introduces_a_goal_is_left_out(opening: str) -> None:
+    goal = "Let the user's first request: wait."
+    assert goal_in(f"## Goal\n{opening}{goal}") == f"Asked: {goal}"
 
 
 def test_a_long_goal_is_cut() -> None:
@@ -44,7 +60,7 @@ def test_it_stands_for_a_session_unless_most_came_later() -> None:
     data = claude.user("u1", None, "Cache them") + claude.answer("a1", "u1")
     data += claude.boundary("b1", "a1") + claude.summary("s1", "b1", CLAUDE)
     state = fed("claude", data)
-    assert state.told.startswith("The user wants a cache")
+    assert state.told.startswith("Asked: a cache")
     for n in range(2):
         ADAPTERS["claude"].scan(state, claude.user(f"v{n}", "s1" if n == 0 else "v0", "More"), 9**9)
     assert (state.user_messages(), state.told) == (3, "")

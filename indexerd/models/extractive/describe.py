@@ -18,7 +18,7 @@ from itertools import chain, islice
 from math import log2
 from typing import NamedTuple
 
-from indexerd.entries import Facts
+from indexerd.entries import ASKED, Facts
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
@@ -29,6 +29,7 @@ from indexerd.models.extractive.sentences import (
     meaning,
     plain,
     sentences,
+    subject_of,
     tickets,
     topics,
 )
@@ -37,15 +38,15 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import NAME_MAX, TAGS_MIN
 
 _ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
-_END_AGE = 2  # turns before the last whose end still counts
 _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
-_ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 260, 160  # characters
+_ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _NAMED_MAX, _WHOLE = 112, 60  # characters of a name; of a title that is not cut in a phrase
 _FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
 _EARLY, _DETOUR = 5, 0.3  # turns, after which a title that tells so much may be of the first alone
 _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
+_TOLD, _ASKED_MAX = 3, 300  # sentences of a description; characters of what was asked for
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "commit": 1.6, "issue": 1.4}
@@ -139,16 +140,18 @@ class _Session:
         return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
-        """Return the agent's title if it says something, else the best of `_names`.
+        """Return the agent's title, or else the best of `_names`.
 
         The project is added to a name that has no proper name. An agent often takes its title from
-        the first request: a plan, a commit or the like follows a title that tells a small part.
+        the first request: a plan, a commit or the like follows a title that tells a small part, and
+        the best of `_names` one that tells nothing.
         """
         name, project = _title(self._facts.title), _project(self._facts)
-        if name.isascii() and not (len(topics(name)) > 1 or (" " in name and topics(name))):
-            name = self._made()
+        titled = plain(clean_line(self._facts.title, NAME_MAX))
+        about = subject_of(name)
+        if name.isascii() and not (len(about) > 1 or (" " in name and about)):
+            name = self._made_after(titled)
         elif len(self._turns) > _EARLY:
-            titled = plain(clean_line(self._facts.title, NAME_MAX))
             about, share = topics(titled), self._share(titled)
             known = 2 * len(about & frozenset().union(*self._said)) >= len(about)  # same language
             written = [each for each in self._best_first if each.kind != "wish"]
@@ -163,6 +166,13 @@ class _Session:
     @cached_property
     def _best_first(self) -> list[_Name]:
         return sorted(self._names(), key=lambda each: -each.worth)
+
+    def _made_after(self, titled: str) -> str:
+        """Add as much of the best name as fits to a title that tells nothing."""
+        made = self._made()
+        shorter = made.partition("; ")[0].partition(" + ")[0]
+        both = (f"{titled}; {each}" for each in (made, shorter) if titled)
+        return next((name for name in both if len(name) <= _NAMED_MAX), made)
 
     def _made(self) -> str:
         """Return the best of `_names`; if it tells a part of the session, with another subject."""
@@ -282,21 +292,24 @@ class _Session:
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
     def outcome(self, most: int) -> list[str]:
-        """Return the best sentences of last answers, newer turns count more, and how it ended."""
-        found, ends = list[_Found](), list[_Found]()
-        newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
-        for age, answer in enumerate(newest_first):
-            for s in answer[:_ANSWER]:
+        """Return the best sentences of last answers, if possible of parts with equal work."""
+        found, part_of, before = list[_Found](), dict[int, int](), 0
+        longest, whole = max(self._work, default=1), sum(self._work)
+        for turn, work in zip(self._turns, self._work, strict=True):
+            share = (work / longest) ** 0.3 * (1.2 if turn is self._turns[-1] else 1.0)
+            part, before = int(most * (before + work / 2) / whole), before + work
+            for s in turn.answers[-1][:_ANSWER] if turn.answers else ():
                 done = bool(lexicon.DONE.search(s.text))
                 if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:
-                    worth = (1.3 if done else 0.5) * 0.85 ** min(age, 20) * 0.88**s.place
+                    worth = share * (1.3 if done else 0.5) * 0.92**s.place
                     worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
                     worth *= 1.2 if s.text[-1] in ".。" else 1.0
                     found.append(_Found(worth * self._as_result[s], s))
-            if age <= _END_AGE and not ends:
-                ended = (s for s in answer if lexicon.ENDED.search(s.text) and self._as_result[s])
-                ends = [_Found(1.0, s) for s in ended][-1:]
-        return _shown(_distinct([*_distinct(self._lasting(found), most), *ends], most + 1))
+                    part_of[s.message] = part
+        best_first = [*self._lasting(found)]
+        of_parts = {part_of[each.sentence.message]: each for each in reversed(best_first)}
+        first = sorted(of_parts.values(), key=lambda each: -each.worth)
+        return _shown(_distinct([*first, *best_first], most))
 
     def _weighed(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
@@ -391,12 +404,12 @@ def _distinct(found: Iterable[_Found], most: int) -> list[_Found]:
     """Return the first `most` sentences that do not repeat an earlier one, in turn order."""
     kept: list[_Found] = []
     for each in found:
+        if len(kept) >= most:
+            break
         terms = each.sentence.terms
         others = (other.sentence.terms for other in kept)
         if not any(len(terms & other) >= 0.7 * min(len(terms), len(other)) for other in others):
             kept.append(each)
-        if len(kept) == most:
-            break
     return sorted(kept, key=lambda each: (each.sentence.message, -each.worth))
 
 
@@ -412,27 +425,36 @@ def describe(facts: Facts) -> Metadata:
         goals = [name, *goals[: _GOALS - 1]]
     results = (line for line in session.results() if line not in decisions)
     told, coming = _told(facts.recap)
+    asked, done = ([told[len(ASKED) :]], []) if told.startswith(ASKED) else ([], [told])
     base = facts.cwd.rstrip("/") + ("\\" if "\\" in facts.cwd else "/")
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
     paths.sort(key=lambda path: path.startswith("/"))  # those in other directories come last
     files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]
     listed = ", ".join(f"`{clip(file, 100)}`" for file in files)
     sections = {
-        "## Goal": goals,
+        "## Goal": [*asked, *goals],
         "## Key Decisions": decisions,
-        "## Outcome": [*filter(None, [told]), *session.written[:_TITLES], *results],
+        "## Outcome": [*filter(None, done), *session.written[:_TITLES], *results],
         "## Next Steps": [coming] if coming else session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
     parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
-    came_of_it = [*session.written_in_short(name)]
-    came_of_it += session.outcome(1 if came_of_it else 2)
     return Metadata(
         name=name,
-        description=told or " ".join(map(_sentence, came_of_it or [f"Asked: {goals[0]}"])),
+        description=_description(session, name, told, goals[0]),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )
+
+
+def _description(session: _Session, name: str, told: str, goal: str) -> str:
+    """Return what the agent's own model told, or titles and results, or what was asked for."""
+    if told and not told.startswith(ASKED):
+        return told
+    lines = [*session.written_in_short(name)]
+    lines += session.outcome((1 if told else _TOLD) - len(lines))
+    wanted = [_sentence(told or ASKED + goal, _ASKED_MAX)] if told or not lines else []
+    return " ".join([*wanted, *map(_sentence, lines)])
 
 
 def _told(recap: str) -> tuple[str, str]:
@@ -459,8 +481,8 @@ def _folders(path: str) -> list[str]:
     return [part for part in parts if part and not lexicon.PLACE.fullmatch(part)]
 
 
-def _sentence(text: str) -> str:
-    short = clip(re.sub(r"^[^\w\s.(]+\s+", "", plain(text)), _SENTENCE_MAX).rstrip(" ,;:")
+def _sentence(text: str, most: int = _SENTENCE_MAX) -> str:
+    short = clip(re.sub(r"^[^\w\s.(]+\s+", "", plain(text)), most).rstrip(" ,;:")
     return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
 
 

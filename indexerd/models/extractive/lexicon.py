@@ -50,20 +50,17 @@ COMING = lazy_pattern(  # work that is announced, or half a sentence
     r"|(?<!てい)(?<!でき)(?<!れ)(?<!なり)(?<!あり)ます[。.]?$|\b(?:at|in|to|with|is|are|following):$"
 )
 LED_IN = lazy_pattern(  # before the subject of what an agent tells of a session
-    r"^(?:(?:the )?(?:main |overall )?(?:goal|task|request)(?: (?:is|was))?(?: to)?[:\s]+"
+    r"^(?:asked: )?(?:(?:the )?(?:main |overall )?"
+    r"(?:goal|task|request)(?: (?:is|was))?(?: to)?[:\s]+"
     r"|(?:the user|user|you|we|i)(?:'(?:re|ve|d)| are| is| was| were| have| has)?\s"
     r"(?:(?:asked|asks|wanted|wants?|requested)(?: me| us| for)?(?: to)?\s)?"
-    r"|(?:this|the) session (?:covered|implemented|was about)\s)",
+    r"|(?:this|the) session (?:covered|implemented|was about)\s)?",
     re.IGNORECASE,
 )
 COMES_NEXT = r"(?<=[.!。])\s*(?:Next(?: (?:step|action|up)s?)?(?::| is\b)|下一步(?:是|[:：])?)"  # noqa: RUF001 - wide
 BARE = _opening(  # means what was said before, or that it was understood
     r"(?:files? )?(?:updated|created)(?=:)|that|this|it|these|those|they|understood|got it"
     r"|明白|好的|收到|了解"
-)
-ENDED = _cue(  # the state that a session was left in
-    r"\d+(?:/\d+)? (?:\w+ )?(?:tests|passe[ds]|passing)|pushed|deployed|up to date|uncommitted"
-    r"|(?:build|lint|tests?|typecheck)\W{1,4}(?:pass|fail)\w*|not (?:yet )?(?:run|committed|pushed)"
 )
 DONE = lazy_pattern(
     r"\b(?:fixe[sd]|add(?:s|ed)|implement(?:s|ed)|create[sd]|wrote|updated|remove[sd]|rename[sd]|move[sd]"
@@ -165,3 +162,9 @@ PROCEDURE = """address apply bit branch changes ci comment commit confirm confli
     option parent pass plan propose pull push rebase refine repo repository review signature squash
     stage staged status step summarise testing thing untracked update
     確認 追加 変更 表示 対応 修正 実装 作成 更新 場合 削除 比如 现在 使用 需要 文件 问题"""
+# Words of titles that agents make of a session's start: "Continue previous coding task".
+START = """analysis analyze app application assist assistance chat chinese code codebase coding
+    conversation debug detail development directory discovery discussion error explore feature
+    fix folder general greeting help implementation initial investigate issue language message
+    previous problem project repository resume session setup simple start structure suggested
+    task todo untitled work"""

@@ -47,7 +47,10 @@ TITLES = (
         ({"titles": TITLES}, "Scale the upload deadline with file size"),
         ({"titles": TITLES[:3]}, "Upload deadlines by file size"),
         ({"titles": TITLES[1:3]}, "Fix: let the upload deadline grow with the file"),
-        ({"title": "New session"}, "Look at why uploads time out on slow lines"),
+        (
+            {"title": "Continue previous coding task"},
+            "Continue previous coding task; Look at why uploads time out on slow lines",
+        ),
     ],
 )
 def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> None:
@@ -196,11 +199,36 @@ def test_the_description_announces_no_work(coming: str, done: str) -> None:
     assert of(asked, ("assistant", f"{coming}\n\n{done}")).description == done
 
 
+def test_the_description_tells_all_parts_of_the_work() -> None:
+    """S0.19: not of the last request alone."""
+    results = [
+        "Added the currency of each price to the invoice table.",
+        "Fixed the rounding of taxes in the monthly report.",
+        "Moved the customer export to the background worker.",
+    ]
+    detail = "Renamed the worker's log file to export.log."
+    said = [message for done in results for message in (("user", "go on"), ("assistant", done))]
+    found = of(*said[:-1], ("assistant", f"{results[2]} {detail}"))
+    assert found.description == " ".join(results)
+
+
+def test_what_was_asked_for_is_a_goal_and_no_outcome() -> None:
+    """S0.19: a compaction's summary tells requests; the description adds what came of them."""
+    asked = "Asked: keep the forecasts of each city for a day."
+    done = "Added a cache to forecast.py with one row for each city."
+    found = of(("user", "go on"), ("assistant", done), recap=asked)
+    assert found.description == f"{asked} {done}"
+    assert "keep the forecasts" in section(found, "Goal")
+    assert "keep the forecasts" not in section(found, "Outcome")
+
+
 @pytest.mark.parametrize(
     ("recap", "name"),
     [
         ("Goal: a cache for the forecasts. It is tested.", "A cache for the forecasts"),
         ("You're moving the cache to SQLite.", "Moving the cache to SQLite"),
+        ("Asked: Move the cache to SQLite.", "Move the cache to SQLite"),
+        ("Asked: The user is moving the cache to SQLite.", "Moving the cache to SQLite"),
         ("The user wanted me to move the cache to SQLite.", "Move the cache to SQLite"),
         ("The user's requests: Move the cache.", "Add a test for slow lines"),
         ("Move the cache to SQLite; close it.", "Add a test for slow lines"),
