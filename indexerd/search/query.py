@@ -40,15 +40,16 @@ _SHOWN_MAX = 40  # characters of a wrong value
 
 Span = tuple[int, int, int]  # start and end of a match, and the number of its term
 
-_NO_STOP_WORDS = """ai allow area areas auth back backward bill brief buy call caption case
-    cases ci clear click comment computer copy cv date describe detail down empty end ends
-    example face faces fill fire fix font forward free group groups hello home homepage html http
-    hue id index information inner interest join key keys kind line member members million minus
-    move multiple name new null number numbers off old open opens order ordering os page pages
-    part parts place places plus point points problem problems ref refs research reserved result
-    results ring room rooms run second seconds section shell side site state states stop system
-    tag test text tip todo total turn turns tz unique value web webpage website width world year
-    years zero"""
+_LANGUAGES = ("en", "de", "fr", "es", "it")
+_NO_STOP_WORDS = """ai alias allow area areas auth back backward bill brief buy call caption case
+    cases ci clear click comment computer copy cv date describe detail down empty end ends example
+    face faces fill fire fix font forward free group groups hello home homepage html http hue id
+    index information inner interest join key keys kind line local logo member members million
+    minus move multiple name new null number numbers off old open opens order ordering os page
+    pages part parts place places plus point points problem problems ref refs research reserved
+    result results ring room rooms run second seconds section shell side site state states stop
+    system tag tap test text tip todo total turn turns tz ui unique value var web webpage website
+    width word world year years zero"""
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -109,11 +110,11 @@ def typed_filters(query: str) -> dict[str, tuple[str, str]]:
 
 
 @cache
-def stop_words() -> frozenset[str]:
+def stop_words(*more: str) -> frozenset[str]:
     """Return the folded stop words of several languages, but for those that name things here."""
     from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
 
-    words = map(fold, stopwords(["en", "de", "fr", "es", "it"]))
+    words = map(fold, stopwords([*_LANGUAGES, *more]))
     return frozenset(words).difference(_NO_STOP_WORDS.split())
 
 

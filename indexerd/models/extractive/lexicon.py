@@ -150,9 +150,6 @@ DULL = """add agree answer back brief call change check clean clear code comment
     meet move new nice note number off old part parts place point points print problem question
     read ready reason remove rename request result review run second seconds session stop ticket
     time turn understand update user verify week write"""
-# Words without a subject in other languages, without accents.
-FOREIGN = """em nas uma nao sem seu isso foi tem vou agora todo cac cho cua khong duoc и на по для
-    не что это как из от за но же если или все бы он мы вы так уже да нет чтобы при до"""
 # Files that most projects have: as tags they do not tell sessions apart.
 EVERYWHERE = """readme.md memory.md claude.md agents.md changelog.md todo.md index.html
     package.json package-lock.json .gitignore __init__.py main.py index.ts index.js"""

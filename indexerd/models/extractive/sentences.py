@@ -74,7 +74,7 @@ _DECIDED = lazy_pattern(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\
 
 @cache
 def _dull_words() -> frozenset[str]:
-    return stop_words().union(lexicon.DULL.split(), lexicon.FOREIGN.split())
+    return stop_words("id", "nl", "pl", "pt", "ru", "tr", "vi").union(lexicon.DULL.split())
 
 
 def terms(text: str) -> frozenset[str]:

@@ -260,6 +260,15 @@ def test_a_request_without_a_result_is_told_as_asked() -> None:
     assert not {"idiot", "redacted", "aws-key-id"} & {*found.tags}
 
 
+def test_words_of_grammar_are_no_tags() -> None:
+    """S0.19: in Indonesian, for example."""
+    asked = "Tolong buat laporan penjualan untuk kasir dengan grafik"
+    done = "Laporan penjualan dengan grafik sudah dibuat untuk kasir."
+    tags = {*of(("user", asked), ("assistant", done)).tags}
+    assert {"laporan", "penjualan", "grafik"} <= tags
+    assert not {"untuk", "dengan", "sudah"} & tags
+
+
 def test_what_is_taken_back_is_no_decision() -> None:
     """S0.19: the session itself says that it was wrong."""
     said = (
