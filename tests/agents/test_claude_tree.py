@@ -76,6 +76,45 @@ def test_a_prompt_after_parallel_results_keeps_queued_ones() -> None:
     assert "two" not in prompts(data, state_of(data))
 
 
+def test_a_skills_text_within_a_turn_begins_none() -> None:
+    """A prompt below progress of the turn's first call goes on, as below the call itself."""
+    data = user("u1", None, "one") + call("k1", "u1", "t1", name="Agent")
+    data += line("progress", "p1", "k1", data={}) + result("r1", "k1", "t1")
+    data += call("k2", "r1", "t2", name="Skill") + result("r2", "k2", "t2")
+    data += user("s1", "r2", "# How to draw", isMeta=True, sourceToolUseID="t2")
+    data += answer("a1", "s1") + line("progress", "p2", "p1", data={})
+    state = state_of(data + user("u2", "p2", "two"))
+    assert path(state) == ["u1", "k1", "r1", "k2", "r2", "s1", "a1", "u2"]
+
+
+def test_an_answer_may_stand_before_the_summary_that_it_names() -> None:
+    data = user("u1", None, "one") + answer("a1", "u1") + boundary("b1", "a1")
+    data += answer("a2", "c1", "Hm.", message="m") + summary("c1", "b1")
+    data += answer("a3", "a2", "Done.", message="m")
+    state = state_of(data)
+    assert path(state) == ["u1", "a1", "b1", "a2", "c1", "a3"]
+    assert len(state.tips()) == 1
+    assert state.compactions == 1
+
+
+def test_a_reply_to_a_question_is_activity() -> None:
+    data = user("u1", None, "one") + call("k1", "u1", "t1", name="AskUserQuestion")
+    before = state_of(data).activity_ms
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": "blue"}
+    asked = {"questions": [{"question": "Which?"}], "answers": {"Which?": "blue"}}
+    data += user("r1", "k1", [block], toolUseResult=asked)
+    assert state_of(data).activity_ms > before
+
+
+def test_a_session_is_as_old_as_its_first_message() -> None:
+    """Resumed, it may begin with newer lines of the queue."""
+    first = user("u1", None, "one")
+    data = line("queue-operation", None, MISSING, operation="enqueue") + first
+    header = state_of(data).header
+    assert header
+    assert f'"timestamp":"{header.created_at}"'.encode() in first
+
+
 def test_missing_parents_do_not_cut_the_path() -> None:
     """formats.md 2.4: progress lines get lost; a missing parent means the last leaf.
 

@@ -20,9 +20,9 @@ Only a human makes a real branch. So:
   end; one that names a row off the path continues that other branch;
 - a typed prompt goes below the row it names, unless that row is in the current turn: then it goes
   to the path's end;
-- an unknown parent stands for the row that was the leaf when it was first named, and a line of
-  type `progress` for the row above it; if no line names a parent, lines follow each other in file
-  order;
+- an unknown parent stands for the row that was the leaf when it was first named, or for a newer
+  boundary, and a line of type `progress` for the row above it; if no line names a parent, lines
+  follow each other in file order;
 - `compact_boundary`, a summary without one, and the prompt of a plan that begins a new context go
   below the row they follow, which a boundary names if it is not the path's end;
 - an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
@@ -77,7 +77,7 @@ from indexerd.agents.json_lines import (
 )
 from indexerd.agents.recaps import goal_in, recap
 from indexerd.agents.replies import question_in
-from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn, code
+from indexerd.entries import EXTRA, KIND_MASK, TURN_MASK, Header, Kind, Turn, code
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 
@@ -173,11 +173,9 @@ def parent_of(file: str) -> str:
 
 
 def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> None:
-    own, writer = string(line.get("uuid")), string(line.get("sessionId"))
+    own = string(line.get("uuid"))
     if tree.header is None:
-        tree.header = _header_of(tree, memory, writer)
-        begun = iso_ms(memory.begun)
-        tree.born_ms = memory.own_ms or begun + (line.get("sessionKind") == "bg" and begun > 0)
+        tree.header = _header_of(tree, memory, line, at)
         memory.settled = tree.header.subagent
     memory.version = string(line.get("version"))[:WORD_MAX] or memory.version
     talks = line.get("type") in ("user", "assistant")
@@ -203,7 +201,7 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         tree.born_ms, tree.header = at, replace(tree.header, created_at=stamp)
         tree.openings.clear()
     row = _put(tree, memory, line, what, place)
-    if what.kind in (Kind.USER, Kind.ASSISTANT):
+    if what.kind in (Kind.USER, Kind.ASSISTANT) or (what.kind is Kind.TOOL and what.code & EXTRA):
         tree.activity_ms = max(tree.activity_ms, at)
     if what.code == ANSWERS[Turn.OPEN] and (asked := _asked(content_of(line))):
         tree.asking, tree.asked = row, asked
@@ -283,14 +281,19 @@ def _asked(content: list[Fields]) -> str:
     return ""
 
 
-def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
+def _header_of(tree: Tree, memory: Memory, line: Fields, at: int) -> Header:
+    """Make the header from the file's name and its first entry, and date the file."""
+    writer, begun, created = string(line.get("sessionId")), iso_ms(memory.begun), memory.begun
+    tree.born_ms = memory.own_ms or begun + (line.get("sessionKind") == "bg" and begun > 0)
     name = tree.file.rpartition("/")[2].removesuffix(".zst")  # of the copy in our archive
     stem = replace_surrogates(name.removesuffix(".jsonl"))
     own, parent = (stem or writer)[:_ID_MAX], parent_of(tree.file)
+    if 0 < at < begun and writer == own:  # the file of a resumed session may be a new one
+        created = string(line.get("timestamp"))[:WORD_MAX]
     child = bool(parent) or stem.startswith("agent-") or _OBSERVING in tree.file
     above = (parent or writer)[:_ID_MAX] if child else own
     # Lines state the version of the program, not of the format.
-    header = Header(own, cwd="", created_at=memory.begun, version=1, subagent=child)
+    header = Header(own, cwd="", created_at=created, version=1, subagent=child)
     return replace(header, parent_id=above if above not in ("", own) else None)
 
 
@@ -405,8 +408,10 @@ def _put_aside(tree: Tree, line: Fields, place: Place) -> None:
 
 def _lead(tree: Tree, memory: Memory, row: int, what: LineClass) -> None:
     if what.kind in _TALK:
-        tree.leaf = row
-        if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
+        tree.leaf, above = row, tree.parents[row]
+        # A tool's result may be followed by a text that the tool has the client add, as of a skill.
+        added = what.code == PROMPTED and above >= 0 and tree.codes[above] in RESULTS.values()
+        if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not (what.queued or added):
             memory.opener = row
         memory.turns += what.kind is Kind.ASSISTANT and what.code & TURN_MASK > 0
 
@@ -433,8 +438,10 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
         return leaf if goes_on or "parentUuid" not in line else ROOT
     memory.chained = True
     above = tree.index.get(memory.again.get(named, named))
-    if above is None:
-        above = memory.lost.setdefault(named, leaf)
+    if above is None:  # after a boundary, this is often the answer to a summary that comes later
+        above = memory.lost.setdefault(named, max(leaf, memory.boundary))
+    if what.code == Kind.COMPACTION and string(line.get("uuid")) in memory.lost:
+        return leaf
     if what.kind not in _TALK or what.code == Kind.COMPACTION or leaf < 0:
         return above
     place = _anchor(tree, memory, above)
