@@ -229,8 +229,9 @@ class Facts:
     tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
     title: str = ""  # the agent's own
-    # Of plans, commits, pull requests and issues: ("plan" | "commit" | "pr" | "issue", title).
-    titles: tuple[tuple[str, str], ...] = ()  # oldest first
+    # Of plans, documents, commits, pull requests and issues, oldest first:
+    # ("plan" | "doc" | "commit" | "pr" | "issue", title).
+    titles: tuple[tuple[str, str], ...] = ()
     recap: str = ""  # what most of the session did, by the agent's own model; or ASKED and requests
 
 

@@ -27,7 +27,7 @@ from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import PATH_MAX, USE_MAX
 from indexerd.sessions.list_prices import estimated_usd
-from indexerd.sessions.titles import titles_in
+from indexerd.sessions.titles import headings_in, titles_in
 from indexerd.times import DAY_MS, iso_ms
 
 TOKEN_KEYS = ("input", "output", "cacheRead", "cacheWrite")
@@ -37,6 +37,7 @@ MODELS_MAX = 20
 NAME_MAX = 80  # characters of a tool's or a model's name
 USES_KEPT = 3  # notable uses of a tool
 TITLES_KEPT = 20  # the first and the newest half
+DOCUMENTS_KEPT = 6  # of them the first
 TITLE_MAX = 200
 CALLS_KEPT = 64  # calls whose result may still follow
 FAILED_KEPT = 8  # failures whose call may still follow
@@ -245,6 +246,9 @@ class ActivityStats(msgspec.Struct, array_like=True):
             self.titles = [title for title in self.titles if title not in newest]
         for kind, title in titles_in(call.detail):
             self._entitle(kind, title, call.id)
+        for heading in headings_in(call):
+            if sum(kind == "doc" for kind, *_ in self.titles) < DOCUMENTS_KEPT:
+                self._entitle("doc", heading, call.id)
         name = call.name[:NAME_MAX]
         if name and (name in self.tools or len(self.tools) < TOOLS_MAX):
             self.tools[name] = self.tools.get(name, 0) + 1

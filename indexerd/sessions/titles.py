@@ -1,13 +1,32 @@
-"""Find the titles in a command line: a commit's subject, a pull request's or an issue's title.
+"""Find the titles that a call of a tool writes.
 
-It is split about as a shell does, so that a here-document is data and no command.
+They are a commit's subject, a pull request's or an issue's title, and a document's heading. A
+command line is split about as a shell does, so that a here-document is data and no command.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
+from indexerd.entries import ToolCall
+from indexerd.sessions.edits import edits_of
+
+_BEGIN = 12  # lines of a document that are searched for its heading
+_DOCUMENT = re.compile(r"\.(?:md|mdx|markdown)\Z", re.IGNORECASE)
+_OF_HABIT = re.compile(  # documents that tell of a project, not of a session
+    r"(?:\b(?:agents|claude|gemini|memory|changelog|contributing|security|code_of_conduct|index"
+    r"|constitution|todo|tasks?)\.mdx?|[/\\](?:memory|\.claude[/\\]plans)[/\\][^/\\]+)\Z",
+    re.IGNORECASE,
+)
+_SORT = re.compile(  # "Feature Specification: "
+    r"(?:(?:feature|technical|functional|implementation|product|design|specification|quality"
+    r"|requirements?) )*(?:specification|spec|prd|design(?: doc(?:ument)?)?|plan|data model"
+    r"|research(?: notes)?|quick ?start|context|adr[- ]\d+|checklist|summary|report|roadmap"
+    r"|handoff)s?\s*[:—–]\s+",  # noqa: RUF001 - dashes
+    re.IGNORECASE,
+)
 _SUBJECT, _TITLE = re.compile(r"-[a-zA-Z]*m|--message"), re.compile(r"-t|--title")
 _CREATED = {"pr": "pr", "mr": "pr", "issue": "issue"}
 # A here-document, alone or as "$(cat <<…)"; a word; the end of a command.
@@ -18,6 +37,18 @@ _TOKEN = re.compile(
     r"|[\n;&|]",
     re.MULTILINE,
 )
+
+
+def headings_in(call: ToolCall) -> Iterator[str]:
+    """Yield the headings of Markdown files that a call writes whole."""
+    if not any(map(_DOCUMENT.search, call.writes)):
+        return
+    for edit in edits_of(call.name, call.arguments):
+        whole = edit.kind in ("write", "create") and _DOCUMENT.search(edit.path)
+        if whole and not _OF_HABIT.search(edit.path):
+            lines = islice(edit.diff.split("\n"), _BEGIN)
+            heading = next((line[3:] for line in lines if line.startswith("+# ")), "").strip()
+            yield _SORT.sub("", heading, count=1) if _SORT.match(heading) else heading
 
 
 def titles_in(command: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Titles of plans, commits, pull requests and issues, from the calls of the four agents."""
+"""Titles of plans, documents, commits, pull requests and issues, from calls of the four agents."""
 
 import json
 from typing import Any
@@ -29,6 +29,25 @@ def line(agent: str, command: str) -> dict[str, Any]:
     return claude("assistant", {"type": "tool_use", "id": "c", "name": "Bash", "input": arguments})
 
 
+def writing(agent: str, path: str, text: str) -> dict[str, Any]:
+    """A call of the agent's tool that writes a file whole."""
+    if agent == "codex":
+        patch = "\n".join(f"+{one}" for one in text.split("\n"))
+        patch = f"*** Begin Patch\n*** Add File: {path}\n{patch}\n*** End Patch"
+        call = {"type": "custom_tool_call", "name": "apply_patch", "input": patch, "call_id": "c"}
+        return {"type": "response_item", "payload": call}
+    name = {"pi": "path", "opencode": "filePath"}.get(agent, "file_path")
+    arguments = {name: path, "content": text}
+    if agent == "opencode":
+        state = {"status": "completed", "input": arguments, "output": ""}
+        part = {"type": "tool", "tool": "write", "callID": "c", "state": state}
+        return {"id": "m", "role": "assistant", "parts": [part]}
+    if agent == "pi":
+        block = {"type": "toolCall", "id": "c", "name": "write", "arguments": arguments}
+        return {"type": "message", "id": "m", "message": {"role": "assistant", "content": [block]}}
+    return claude("assistant", {"type": "tool_use", "id": "c", "name": "Write", "input": arguments})
+
+
 def claude(role: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": role, "uuid": "m", "message": {"role": role, "content": content}, **more}
 
@@ -49,6 +68,21 @@ def test_a_call_gives_the_titles_of_what_it_makes(agent: str) -> None:
     )
     expected = [("commit", "Cut the queue"), ("pr", "Drop [redacted:github-token]")]
     assert gathered(line(agent, command), agent=agent) == expected
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi"])
+def test_a_document_gives_its_heading(agent: str) -> None:
+    """But for documents of habit, and files that are no Markdown."""
+    spec = "---\nstatus: draft\n---\n# Feature Specification: Cache of forecasts\n\n# Why"
+    files = {
+        "docs/cache.md": spec,
+        "docs/AGENTS.md": "# Rules",
+        "w/.claude/plans/blue-fox.md": "# Plan: other",
+        "cache.py": "# Cache",
+        "notes.md": "No heading",
+    }
+    calls = [writing(agent, path, text) for path, text in files.items()]
+    assert gathered(*calls, agent=agent) == [("doc", "Cache of forecasts")]
 
 
 @pytest.mark.parametrize(

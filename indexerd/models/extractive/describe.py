@@ -1,11 +1,11 @@
 """Describe a session without a language model: its name, description, summary and tags.
 
-Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's,
-an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs by how many
-messages have it (a request counts twice), so the best title is about most of the session. One of a
-part gets the next best after a semicolon; one of many small parts gets words of the user that most
-messages have. Each sentence is the session's own, perhaps shortened. A result or a decision that a
-later message takes back is left out, and what was only asked for is no result.
+Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
+document's, an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs
+by how many messages have it (a request counts twice), so the best title is about most of the
+session. One of a part gets the next best after a semicolon; one of many small parts gets words of
+the user that most messages have. Each sentence is the session's own, perhaps shortened. A result or
+a decision that a later message takes back is left out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _TOLD, _ASKED_MAX = 3, 300  # sentences of a description; characters of what was asked for
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
-_TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "commit": 1.6, "issue": 1.4}
+_TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
 _RECAP_WORTH = 6.0
 _LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
@@ -211,8 +211,8 @@ class _Session:
         commits = sum(kind == "commit" for kind, _ in self.titles)
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
             worth, share = _TITLE_WORTH[kind] * 0.94**at, self._share(title)
-            worth *= 0.5 + 0.5 * share if kind in ("commit", "plan") else 1
-            part = 1 / commits if kind == "commit" else share if kind == "plan" else 1.0
+            worth *= 0.5 + 0.5 * share if kind in ("commit", "plan", "doc") else 1
+            part = 1 / commits if kind == "commit" else share if kind in ("plan", "doc") else 1.0
             yield _Name(worth * self._weight(topics(title)), title, part, kind)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects

@@ -47,6 +47,7 @@ TITLES = (
         ({"titles": TITLES}, "Scale the upload deadline with file size"),
         ({"titles": TITLES[:3]}, "Upload deadlines by file size"),
         ({"titles": TITLES[1:3]}, "Fix: let the upload deadline grow with the file"),
+        ({"titles": (("doc", "Upload deadlines by file size"),)}, "Upload deadlines by file size"),
         (
             {"title": "Continue previous coding task"},
             "Continue previous coding task; Look at why uploads time out on slow lines",
@@ -54,7 +55,7 @@ TITLES = (
     ],
 )
 def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> None:
-    """S0.19: the agent's, a pull request's, a plan's, the most central commit's, else a request."""
+    """S0.19: the agent's, a pull request's, plan's, document's or commit's, else a request."""
     assert of(**known).name == name
 
 
