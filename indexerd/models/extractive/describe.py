@@ -52,7 +52,7 @@ _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key w
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
 _RECAP_WORTH = 6.0
-_LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
+_LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit", "doc": "Document"}
 
 
 class _Sentence(NamedTuple):
@@ -338,14 +338,15 @@ class _Session:
 
     @cached_property
     def written(self) -> list[str]:
-        """The pull requests, issues and commits, the most central first."""
+        """The pull requests, issues, commits and documents, the most central first."""
         labelled = [each for each in self.titles if each[0] in _LABELS]
         labelled.sort(key=lambda each: -_TITLE_WORTH[each[0]] * self._weight(topics(each[1])))
         return [f"{_LABELS[kind]}: {title}" for kind, title in labelled]
 
     def written_in_short(self, name: str) -> Iterator[str]:
         """Yield the most central pull request or issue and, without one, the commits."""
-        new = [line for line in self.written if line.partition(": ")[2] not in name]
+        made = [line for line in self.written if not line.startswith(_LABELS["doc"])]
+        new = [line for line in made if line.partition(": ")[2] not in name]
         asked = [line for line in new if not line.startswith(_LABELS["commit"])]
         if asked or len(new) < _MANY_COMMITS:
             yield from new[:2]

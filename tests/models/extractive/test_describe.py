@@ -241,6 +241,12 @@ def test_what_the_agents_model_told_names_a_session(recap: str, name: str) -> No
     assert of(asked, ("assistant", "Added."), recap=recap).name == name
 
 
+def test_a_document_is_an_outcome_and_no_description() -> None:
+    found = of(titles=(("doc", "Limits of the mail server"),))
+    assert "- Document: Limits of the mail server" in section(found, "Outcome")
+    assert "Limits" not in found.name + found.description
+
+
 def test_many_commits_are_told_together() -> None:
     shown = ["Read the price list", "Cache the price list for a day", "Warn of old price lists"]
     titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))
