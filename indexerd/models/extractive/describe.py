@@ -261,9 +261,11 @@ class _Session:
         """Return plans, the first request, and the most central later ones, in order."""
         asked: list[_Found] = []
         for turn in self._turns:
-            if fit := [s for s in turn.request[:_OPENING] if len(meaning(s.terms)) > 1]:
+            opening = [s for s in turn.request[:_OPENING] if len(meaning(s.terms)) > 1]
+            typed = [s for s in opening if not lexicon.PASTED.search(s.text)]
+            if fit := typed or opening:
                 best = max(fit, key=lambda s: (not s.place, self._weight(s.terms)))
-                asked.append(_Found(self._weight(best.terms), best))
+                asked.append(_Found(self._weight(best.terms) * (1.0 if typed else 0.3), best))
         best_first = [*asked[:1], *sorted(asked[1:], key=lambda each: -each.worth)]
         plans = [title for kind, title in self.titles if kind == "plan"][:_GOALS]
         return [*plans, *_shown(_distinct(best_first, _GOALS))]
