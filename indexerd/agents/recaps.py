@@ -19,15 +19,15 @@ _GOAL = re.compile(
 _ITEM = re.compile(r"^\s*(?:[-*] |\w[.)] )")
 _USER = r"(?:the )?user(?: \([^)]{0,40}\))?"
 _LED_IN = re.compile(  # "The user had two main requests: Request 1: ", "The user's goal is to "
-    r"\A(?:(?:(?:the|this) session (?:resumed|continued)\b[^.:]{0,80}[.:]"
+    r"\A(?:(?:(?:(?:the|this) )?session (?:resumed|continu\w+)\b[^.:]{0,80}[.:]"
     r"|\(continued[^)]{0,60}\)"
     r"|(?:the )?(?:user|main)\b[^.:;]{0,80}\b(?:requests|tasks|intents|goals)\b[^.:;]{0,60}:"
     r"|(?:the )?(?:main|first|original|initial|primary) (?:request|task|intent|goal)"
     r"(?: \([^)]{0,60}\))?:"
     rf"|{_USER}'s [\w ]{{0,30}}(?:request|task|intent|goal) (?:is|was)(?: to)?"
     rf"|{_USER} (?:has |had )?(?:initially |first )?"
-    r"(?:asked|wants?|wanted|needs|needed|requested)(?: me)?(?: to| for| that)?"
-    r"|(?:initial|initially|completed|request 1):|[a1][.)])[;\s]{1,3}){1,4}",
+    r"(?:asked|wants?|wanted|needs|needed|requested)(?: me)?(?: to| for| that)?:?"
+    r"|(?:initial|initially|completed|request \d{1,2}):|[a1][.)])[;\s]{1,3}){1,4}",
     re.IGNORECASE,
 )
 
@@ -44,7 +44,7 @@ def goal_in(summary: str) -> str:
     """
     goal, text = _GOAL.search(summary[:_READ]), ""
     for line in goal[1].split("\n") if goal else ():
-        rest = _ITEM.sub("", line).strip()
+        rest = _LED_IN.sub("", _ITEM.sub("", line).strip())
         listed = rest != line.strip() and text and not text.endswith(":")
         text = f"{text.rstrip('.')}; {rest}" if rest and listed else f"{text} {rest}".strip()
     asked = clean_line(redact(text.replace("**", "")).text, 2 * RECAP_MAX)

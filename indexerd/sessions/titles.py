@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 
 from indexerd.entries import ToolCall
 from indexerd.sessions.edits import edits_of
 
-_BEGIN = 12  # lines of a document that are searched for its heading
 _DOCUMENT = re.compile(r"\.(?:md|mdx|markdown)\Z", re.IGNORECASE)
-_OF_HABIT = re.compile(  # documents that tell of a project, not of a session
-    r"(?:\b(?:agents|claude|gemini|memory|changelog|contributing|security|code_of_conduct|index"
-    r"|constitution|todo|tasks?)\.mdx?|[/\\](?:memory|\.claude[/\\]plans)[/\\][^/\\]+)\Z",
+_OF_HABIT = re.compile(  # documents that tell of a project or an agent, not of a session
+    r"(?:\A|[/\\])(?:\.|memory[/\\])|\b(?:readme|agents|claude|gemini|memory|changelog|contributing"
+    r"|security|code_of_conduct|index|constitution|todo|tasks?)\.\w+\Z",
     re.IGNORECASE,
 )
+_HEADING = re.compile(r"(?:\+---\n(?:\+.*\n){,40}?\+---\n)?(?:\+\s*\n){,3}\+# +(.+)")  # in a diff
+_UNFILLED = re.compile(r"\[[A-Z][A-Z ]+\]|\{\{|\$\{")  # of a template
 _SORT = re.compile(  # "Feature Specification: "
-    r"(?:(?:feature|technical|functional|implementation|product|design|specification|quality"
-    r"|requirements?) )*(?:specification|spec|prd|design(?: doc(?:ument)?)?|plan|data model"
-    r"|research(?: notes)?|quick ?start|context|adr[- ]\d+|checklist|summary|report|roadmap"
-    r"|handoff)s?\s*[:—–]\s+",  # noqa: RUF001 - dashes
+    r"(?:[\w/-]+ ){,3}(?:specification|spec|prd|design|document|plan|model|research|notes|start|adr"
+    r"|quickstart|context|contract|checklist|summary|report|roadmap|handoff|task)s?(?:[- ]\d+)?"
+    r"\s*[:—–]\s+",  # noqa: RUF001 - dashes
     re.IGNORECASE,
 )
 _SUBJECT, _TITLE = re.compile(r"-[a-zA-Z]*m|--message"), re.compile(r"-t|--title")
@@ -45,10 +44,10 @@ def headings_in(call: ToolCall) -> Iterator[str]:
         return
     for edit in edits_of(call.name, call.arguments):
         whole = edit.kind in ("write", "create") and _DOCUMENT.search(edit.path)
-        if whole and not _OF_HABIT.search(edit.path):
-            lines = islice(edit.diff.split("\n"), _BEGIN)
-            heading = next((line[3:] for line in lines if line.startswith("+# ")), "").strip()
-            yield _SORT.sub("", heading, count=1) if _SORT.match(heading) else heading
+        found = _HEADING.match(edit.diff) if whole and not _OF_HABIT.search(edit.path) else None
+        if found and not _UNFILLED.search(found[1]):
+            sort = _SORT.match(found[1])
+            yield found[1][sort.end() if sort else 0 :].strip()
 
 
 def titles_in(command: str) -> Iterator[tuple[str, str]]:

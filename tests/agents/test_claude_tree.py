@@ -88,13 +88,14 @@ def test_a_skills_text_within_a_turn_begins_none() -> None:
 
 
 def test_an_answer_may_stand_before_the_summary_that_it_names() -> None:
-    data = user("u1", None, "one") + answer("a1", "u1") + boundary("b1", "a1")
-    data += answer("a2", "c1", "Hm.", message="m") + summary("c1", "b1")
-    data += answer("a3", "a2", "Done.", message="m")
-    state = state_of(data)
-    assert path(state) == ["u1", "a1", "b1", "a2", "c1", "a3"]
-    assert len(state.tips()) == 1
-    assert state.compactions == 1
+    """Some name the row before the boundary instead."""
+    for named, shown in (("c1", ["b1", "a2", "c1", "a3"]), ("a1", ["a2", "c1", "a3"])):
+        data = user("u1", None, "one") + answer("a1", "u1") + boundary("b1", "a1")
+        data += answer("a2", named, "Hm.", message="m") + summary("c1", "b1")
+        data += answer("a3", "a2", "Done.", message="m")
+        state = state_of(data)
+        assert path(state) == ["u1", "a1", *shown]
+        assert state.compactions == 1
 
 
 def test_a_reply_to_a_question_is_activity() -> None:

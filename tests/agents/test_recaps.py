@@ -26,6 +26,11 @@ PI = "## Goal\nMove the cache to SQLite.\n\n## Constraints\n- none"
     [
         (CLAUDE, "Asked: a cache for forecasts: keep them a day; no new dependency"),
         (PI, "Asked: Move the cache to SQLite."),
+        (
+            "## Goal\nThe user asked:\n- for a\n- User asked about b",
+            "Asked: for a; about b",
+        ),
+        ("## Goal\n1. Do this\n2. User asked to do that", "Asked: Do this; do that"),
         ("## Goal", ""),
         ("A free text about goals.", ""),
     ],
@@ -42,6 +47,8 @@ def test_the_goal_of_a_summary(summary: str, goal: str) -> None:
         "This session continued from an earlier one. The user's requests were: Initial: ",
         "User asked to ",
         "Main request: ",
+        "Session continuation: ",
+        "Request 2: ",
         "Initially: ",
     ],
 )

@@ -78,6 +78,11 @@ def test_a_document_gives_its_heading(agent: str) -> None:
         "docs/cache.md": spec,
         "docs/AGENTS.md": "# Rules",
         "w/.claude/plans/blue-fox.md": "# Plan: other",
+        "w/.claude/agents/mateo.md": "# Mateo",
+        "README.md": "# Weather",
+        "docs/template.md": "# [FEATURE NAME] of {{project}}",
+        "docs/fence.md": "```sh\n# remove all\n```\n# Real",
+        "docs/matter.md": "---\n# a comment\n---\nText",
         "cache.py": "# Cache",
         "notes.md": "No heading",
     }

@@ -440,8 +440,8 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
     above = tree.index.get(memory.again.get(named, named))
     if above is None:  # after a boundary, this is often the answer to a summary that comes later
         above = memory.lost.setdefault(named, max(leaf, memory.boundary))
-    if what.code == Kind.COMPACTION and string(line.get("uuid")) in memory.lost:
-        return leaf
+    if what.code == Kind.COMPACTION and string(line.get("uuid")) not in tree.index:
+        return leaf if leaf > above == memory.boundary else above  # the answer came first
     if what.kind not in _TALK or what.code == Kind.COMPACTION or leaf < 0:
         return above
     place = _anchor(tree, memory, above)

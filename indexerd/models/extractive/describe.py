@@ -217,7 +217,7 @@ class _Session:
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
             subject = lexicon.LED_IN.sub("", said)
-            if len(meaning(topics(subject))) > 1 and ": " not in subject:
+            if len(subject_of(subject)) > 1 and ": " not in subject:
                 yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, 1.0, "recap")
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):

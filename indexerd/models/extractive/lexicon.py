@@ -42,7 +42,8 @@ TELLING = _opening(  # a statement or a question, no wish
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
-    r"|vou|agora|сейчас|теперь|launching|reading|waiting|wait|standing by|i see|all set|now"
+    r"|vou|agora|voy a|ahora|сейчас|теперь|launching|reading|waiting|wait|standing by|i see"
+    r"|all set|now|still (?:running|fighting)|next"
     r"|no response|would you|do you|want me|shall|should|if you|you|here(?:'s| is| are)"
 )
 COMING = lazy_pattern(  # work that is announced, or half a sentence
@@ -60,7 +61,7 @@ LED_IN = lazy_pattern(  # before the subject of what an agent tells of a session
 COMES_NEXT = r"(?<=[.!。])\s*(?:Next(?: (?:step|action|up)s?)?(?::| is\b)|下一步(?:是|[:：])?)"  # noqa: RUF001 - wide
 BARE = _opening(  # means what was said before, or that it was understood
     r"(?:files? )?(?:updated|created)(?=:)|that|this|it|these|those|they|understood|got it"
-    r"|明白|好的|收到|了解"
+    r"|but|however|明白|好的|收到|了解"
 )
 DONE = lazy_pattern(
     r"\b(?:fixe[sd]|add(?:s|ed)|implement(?:s|ed)|create[sd]|wrote|updated|remove[sd]|rename[sd]|move[sd]"

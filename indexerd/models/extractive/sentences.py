@@ -43,6 +43,7 @@ OF_CLIENT = lazy_pattern(  # in place of an answer
 )
 _NOISE = lazy_pattern(  # logs, lines of a pasted chat, messages of the client
     r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}]|\$ |[$/]\S*\Z|Traceback |File \"|at \S+\("
+    r"|\[[A-Z]{1,2}\] |.{1,80}?-->"  # of a menu, of a diagram
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
     rf"|{OF_CLIENT.pattern}"
 )
