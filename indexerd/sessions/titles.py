@@ -14,8 +14,10 @@ from indexerd.sessions.edits import edits_of
 
 _DOCUMENT = re.compile(r"\.(?:md|mdx|markdown)\Z", re.IGNORECASE)
 _OF_HABIT = re.compile(  # documents that tell of a project or an agent, not of a session
-    r"(?:\A|[/\\])(?:\.|memory[/\\])|\b(?:readme|agents|claude|gemini|memory|changelog|contributing"
-    r"|security|code_of_conduct|index|constitution|todo|tasks?)\.\w+\Z",
+    r"(?:\A|[/\\])(?:\.(?:claude|codex|pi|opencode|gemini|cursor|agents?)|memory)[/\\]"
+    r"|(?:\b|_)(?:readme|agents|claude|gemini|memory|changelog|contributing|security|code_of_conduct"
+    r"|index|constitution|todo|tasks?|deployment|quick[-_]?start|setup|troubleshooting|notices"
+    r")\.\w+\Z",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r"(?:\+---\n(?:\+.*\n){,40}?\+---\n)?(?:\+\s*\n){,3}\+# +(.+)")  # in a diff
