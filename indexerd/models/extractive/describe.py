@@ -42,7 +42,7 @@ _GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a sum
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
-_NAMED_MAX, _WHOLE = 112, 60  # characters of a name; of a title that is not cut in a phrase
+_NAMED_MAX = 112  # characters
 _FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
 _EARLY, _DETOUR = 5, 0.3  # turns, after which a title that tells so much may be of the first alone
 _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
@@ -153,9 +153,8 @@ class _Session:
             name = self._made_after(titled)
         elif len(self._turns) > _EARLY:
             about, share = topics(titled), self._share(titled)
-            known = 2 * len(about & frozenset().union(*self._said)) >= len(about)  # same language
             written = [each for each in self._best_first if each.kind != "wish"]
-            if known and share <= _DETOUR:
+            if share <= _DETOUR:
                 name = self._with_another(written, titled, about, share) or name
         words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
         proper = sum(word != word.lower() for word in words)
@@ -194,7 +193,7 @@ class _Session:
             if part > _PART or turns < _FEW or other.part * turns < _NEXT:
                 break
             about, second = topics(other.text), headline(other.text)
-            fits = len(second) < _WHOLE and len(name) + len(second) + 2 <= _NAMED_MAX
+            fits = len(name) + len(second) + 2 <= _NAMED_MAX
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
         return ""

@@ -173,6 +173,12 @@ def test_a_name_of_a_part_tells_other_subjects(
     assert of(*said, **known).name == name
 
 
+def test_a_title_in_another_language_tells_other_subjects() -> None:
+    """S0.19: the agent's title stays in front, even if none of its words is in the session."""
+    known: dict[str, object] = {"title": "Rechnungen drucken", "titles": TITLES[:1]}
+    assert of(*WORK, *WORK, **known).name == "Rechnungen drucken; Upload deadlines by file size"
+
+
 def test_the_description_says_what_came_of_it() -> None:
     """S0.19: results, a cause, and a commit; no announcement, no "fixed and pushed"."""
     found = of(titles=TITLES[1:2])
