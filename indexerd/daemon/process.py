@@ -18,7 +18,7 @@ from indexerd.errors import AccessError, AlreadyRunningError
 
 FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before memory is given back
-FREED_MIN = 1024 * 1024  # bytes; if less was given back, nothing more is free
+FREED_MIN, QUIET = 1024 * 1024, 3  # bytes; calls in a row that free less: nothing more is free
 M_ARENA_MAX, ARENAS = -8, 2  # mallopt: number of heaps of the C allocator, for all threads
 M_MMAP_THRESHOLD, MAPPED = -3, 1 << 19  # bytes: larger blocks go back to the system when freed
 YOUNG = 10_000  # new objects before the young generation is collected
@@ -102,21 +102,23 @@ class Footprint:
         gc.set_threshold(YOUNG)
         gc.freeze()
         self._least = 0  # bytes; 0: the sessions are not loaded yet
-        self._settled = True  # False: the last call freed much, so work may be going on
+        self._quiet = QUIET  # calls in a row that freed little; if fewer, work may be going on
 
     def tend(self) -> None:
         """Give memory back if the process has grown; called every few seconds."""
         now = resident()
+        grown = now - self._least >= GROWTH
         if not self._least:
             gc.freeze()
-        elif self._settled and now - self._least < GROWTH:
+        elif self._quiet >= QUIET and not grown:
             self._least = min(self._least, now)
             return
         else:
             gc.collect()
         trim()
         self._least = max(1, resident())
-        self._settled = now - self._least < FREED_MIN
+        freed = now - self._least >= FREED_MIN
+        self._quiet = 0 if grown or freed else self._quiet + 1
 
 
 def trim() -> None:
