@@ -18,7 +18,8 @@ from indexerd.errors import AccessError, AlreadyRunningError
 
 FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before memory is given back
-FREED_MIN, QUIET = 1024 * 1024, 3  # bytes; calls in a row that free less: nothing more is free
+FREED_MIN = 1024 * 1024  # bytes
+QUIET = 3  # calls in a row that free less than that, after which nothing more is free
 M_ARENA_MAX, ARENAS = -8, 2  # mallopt: number of heaps of the C allocator, for all threads
 M_MMAP_THRESHOLD, MAPPED = -3, 1 << 19  # bytes: larger blocks go back to the system when freed
 YOUNG = 10_000  # new objects before the young generation is collected

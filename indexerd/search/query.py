@@ -111,7 +111,10 @@ def typed_filters(query: str) -> dict[str, tuple[str, str]]:
 
 @cache
 def stop_words(*more: str) -> frozenset[str]:
-    """Return the folded stop words of several languages, but for those that name things here."""
+    """Return the folded stop words of `_LANGUAGES` and more, but for those that name things here.
+
+    `more` are ISO 639-1 codes.
+    """
     from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
 
     words = map(fold, stopwords([*_LANGUAGES, *more]))

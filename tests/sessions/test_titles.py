@@ -14,19 +14,11 @@ BODY = "$(cat <<'EOF'\n{}\n\nIt's why; say \"so\".\ngit commit -m 'quoted'\nEOF\
 
 def line(agent: str, command: str) -> dict[str, Any]:
     """A call of the agent's shell."""
-    arguments = {"command": command}
     if agent == "codex":
         words = json.dumps({"command": ["bash", "-lc", command]})
         call = {"type": "function_call", "name": "shell", "arguments": words, "call_id": "c"}
         return {"type": "response_item", "payload": call}
-    if agent == "opencode":
-        state = {"status": "completed", "input": arguments, "output": ""}
-        part = {"type": "tool", "tool": "bash", "callID": "c", "state": state}
-        return {"id": "m", "role": "assistant", "parts": [part]}
-    if agent == "pi":
-        block = {"type": "toolCall", "id": "c", "name": "bash", "arguments": arguments}
-        return {"type": "message", "id": "m", "message": {"role": "assistant", "content": [block]}}
-    return claude("assistant", {"type": "tool_use", "id": "c", "name": "Bash", "input": arguments})
+    return called(agent, "bash", command=command)
 
 
 def writing(agent: str, path: str, text: str) -> dict[str, Any]:
@@ -37,15 +29,19 @@ def writing(agent: str, path: str, text: str) -> dict[str, Any]:
         call = {"type": "custom_tool_call", "name": "apply_patch", "input": patch, "call_id": "c"}
         return {"type": "response_item", "payload": call}
     name = {"pi": "path", "opencode": "filePath"}.get(agent, "file_path")
-    arguments = {name: path, "content": text}
+    return called(agent, "write", **{name: path, "content": text})
+
+
+def called(agent: str, tool: str, **arguments: str) -> dict[str, Any]:
     if agent == "opencode":
         state = {"status": "completed", "input": arguments, "output": ""}
-        part = {"type": "tool", "tool": "write", "callID": "c", "state": state}
+        part = {"type": "tool", "tool": tool, "callID": "c", "state": state}
         return {"id": "m", "role": "assistant", "parts": [part]}
     if agent == "pi":
-        block = {"type": "toolCall", "id": "c", "name": "write", "arguments": arguments}
+        block = {"type": "toolCall", "id": "c", "name": tool, "arguments": arguments}
         return {"type": "message", "id": "m", "message": {"role": "assistant", "content": [block]}}
-    return claude("assistant", {"type": "tool_use", "id": "c", "name": "Write", "input": arguments})
+    use = {"type": "tool_use", "id": "c", "name": tool.title(), "input": arguments}
+    return claude("assistant", use)
 
 
 def claude(role: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
