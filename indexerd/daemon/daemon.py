@@ -211,7 +211,11 @@ class Daemon:
             await server.close()
             await self._end()
             bus.log("daemon.stopped", {})
-        if not stopping.is_set():  # no signal came while it ended, either
+        if not stopping.is_set():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)  # from now on it ends the process
+            await asyncio.sleep(0.1)  # until the loop knows of one that came before
+        if not stopping.is_set():
             raise DamagedError("the daemon had to stop", hint="see `indexerd logs`")
 
     async def _run(
