@@ -3,9 +3,9 @@
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs
 by how many messages have it (a request counts twice), so the best title is about most of the
-session. One of a part gets the next best after a semicolon; one of many small parts gets words of
-the user that most messages have. Each sentence is the session's own, perhaps shortened. A result or
-a decision that a later message takes back is left out, and what was only asked for is no result.
+session. The next best of another subject follows it; to one of many small parts, words of the user
+that most messages have. Each sentence is the session's own, perhaps shortened. A result or a
+decision that a later message takes back is left out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from indexerd.meta.model import Metadata
 from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
     KEY_WORDS,
+    TITLE_MAX,
     clip,
     headline,
     key_words,
     meaning,
     plain,
     sentences,
-    subject_of,
     tickets,
     topics,
 )
@@ -43,10 +43,9 @@ _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _NAMED_MAX = 112  # characters
-_FEW, _PART, _NEXT = 4, 0.6, 0.4  # turns; of the work; of the best name's worth
-_EARLY, _DETOUR = 5, 0.3  # turns, after which a title that tells so much may be of the first alone
+_FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
 _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
-_TOLD, _ASKED_MAX = 3, 300  # sentences of a description; characters of what was asked for
+_TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "commit": 1.6, "issue": 1.4}
@@ -140,38 +139,23 @@ class _Session:
         return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
-        """Return the agent's title, or else the best of `_names`.
+        """Return the agent's title, or else the best of `_names`, and another subject.
 
-        The project is added to a name that has no proper name. An agent often takes its title from
-        the first request: a plan, a commit or the like follows a title that tells a small part, and
-        the best of `_names` one that tells nothing.
+        An agent often takes its title from the first request alone. The project is added to a name
+        that does not have it.
         """
-        name, project = _title(self._facts.title), _project(self._facts)
         titled = plain(clean_line(self._facts.title, NAME_MAX))
-        about = subject_of(name)
-        if name.isascii() and not (len(about) > 1 or (" " in name and about)):
-            name = self._made_after(titled)
-        elif len(self._turns) > _EARLY:
-            about, share = topics(titled), self._share(titled)
-            written = [each for each in self._best_first if each.kind != "wish"]
-            if share <= _DETOUR:
-                name = self._with_another(written, titled, about, share) or name
-        words, about = re.findall(r"[^\W\d_]\S*", name)[1:], topics(project)
-        proper = sum(word != word.lower() for word in words)
-        shared = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
-        known = shared or 0 < 2 * proper <= len(words)
-        return name if known or len(name) + len(project) > _NAMED_MAX else f"{name} ({project})"
+        titled = headline(titled) if len(titled) > TITLE_MAX else titled
+        named = any(map(str.isalpha, titled))
+        name = self._with_another(titled, topics(titled)) if named else self._made()
+        project = _project(self._facts)
+        about = topics(project)
+        known = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
+        return name if known or len(name) + len(project) + 3 > NAME_MAX else f"{name} ({project})"
 
     @cached_property
     def _best_first(self) -> list[_Name]:
         return sorted(self._names(), key=lambda each: -each.worth)
-
-    def _made_after(self, titled: str) -> str:
-        """Add as much of the best name as fits to a title that tells nothing."""
-        made = self._made()
-        shorter = made.partition("; ")[0].partition(" + ")[0]
-        both = (f"{titled}; {each}" for each in (made, shorter) if titled)
-        return next((name for name in both if len(name) <= _NAMED_MAX), made)
 
     def _made(self) -> str:
         """Return the best of `_names`; if it tells a part of the session, with another subject."""
@@ -181,22 +165,22 @@ class _Session:
         part = best.part if written else max(best.part, self._share(name))
         if part < _SMALL and turns >= _MANY and best.kind != "plan":
             return self._of_many(name)
-        return self._with_another(self._best_first, name, topics(best.text), part) or name
+        return self._with_another(name, topics(best.text))
 
-    def _with_another(
-        self, names: Sequence[_Name], name: str, known: frozenset[str], part: float
-    ) -> str:
-        """Add the best other subject to a name that tells this part of the session, else ""."""
-        turns, least = len(self._turns), _NEXT * self._best_first[0].worth
-        worthy = [each for each in names if each.kind and each.worth > least]
-        for other in sorted(worthy, key=lambda each: -each.worth * each.part):
-            if part > _PART or turns < _FEW or other.part * turns < _NEXT:
-                break
+    def _with_another(self, name: str, known: frozenset[str]) -> str:
+        """Add the best other subject that fits: a written title, or else a wish.
+
+        A session of few turns has one subject.
+        """
+        least = _NEXT * self._best_first[0].worth
+        others = [each for each in self._best_first if each.kind and each.worth > least]
+        others.sort(key=lambda each: (each.kind == "wish", -each.worth * each.part))
+        for other in others if len(self._turns) >= _FEW else ():
             about, second = topics(other.text), headline(other.text)
             fits = len(name) + len(second) + 2 <= _NAMED_MAX
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
-        return ""
+        return name
 
     def _of_many(self, name: str) -> str:
         """Add the subjects of most messages to a name."""
@@ -216,7 +200,7 @@ class _Session:
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
             subject = lexicon.LED_IN.sub("", said)
-            if len(subject_of(subject)) > 1 and ": " not in subject:
+            if len(meaning(topics(subject))) > 1 and ": " not in subject:
                 yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, 1.0, "recap")
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):

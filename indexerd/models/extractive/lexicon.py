@@ -54,7 +54,7 @@ LED_IN = lazy_pattern(  # before the subject of what an agent tells of a session
     r"^(?:asked: )?(?:(?:the )?(?:main |overall )?"
     r"(?:goal|task|request)(?: (?:is|was))?(?: to)?[:\s]+"
     r"|(?:the user|user|you|we|i)(?:'(?:re|ve|d)| are| is| was| were| have| has)?\s"
-    r"(?:(?:asked|asks|wanted|wants?|requested)(?: me| us| for)?(?: to)?\s)?"
+    r"(?:(?:explicitly )?(?:asked|asks|wanted|wants?|requested)(?: me| us| for)?(?: to)?\s)?"
     r"|(?:this|the) session (?:covered|implemented|was about)\s)?",
     re.IGNORECASE,
 )
@@ -131,7 +131,7 @@ HOME = lazy_pattern(
 PLACE = lazy_pattern(  # directories that hold several projects, or parts of one
     r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)|new|desktop"
     r"|downloads|dev|developer|codes?|git|github|repos?|src|apps?|application|libs?|packages|docs"
-    r"|tests?|te?mp|misc|work|personal|build|main|admin|windows|onedrive",
+    r"|tests?|te?mp|misc|work|personal|build|main|admin|windows|onedrive|home|var|opt|files",
     re.IGNORECASE,
 )
 OUTCRY = lazy_pattern(
@@ -160,9 +160,3 @@ PROCEDURE = """address apply bit branch changes ci comment commit confirm confli
     option parent pass plan propose pull push rebase refine repo repository review signature squash
     stage staged status step summarise testing thing untracked update
     確認 追加 変更 表示 対応 修正 実装 作成 更新 場合 削除 比如 现在 使用 需要 文件 问题"""
-# Words of titles that agents make of a session's start: "Continue previous coding task".
-START = """analysis analyze app application assist assistance chat chinese code codebase coding
-    conversation debug detail development directory discovery discussion error explore feature
-    fix folder general greeting help implementation initial investigate issue language message
-    previous problem project repository resume session setup simple start structure suggested
-    task todo untitled work"""

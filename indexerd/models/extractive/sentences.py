@@ -119,19 +119,9 @@ def meaning(terms: frozenset[str]) -> frozenset[str]:
     return terms - _procedure()
 
 
-def subject_of(title: str) -> frozenset[str]:
-    """Return the terms of what a title is about; none for "Continue previous coding task"."""
-    return meaning(topics(title)) - _start()
-
-
 @cache
 def _procedure() -> frozenset[str]:
     return frozenset(map(stem, lexicon.PROCEDURE.split()))
-
-
-@cache
-def _start() -> frozenset[str]:
-    return frozenset(map(stem, lexicon.START.split()))
 
 
 def key_words(texts: Iterable[str], most: int = KEY_WORDS) -> list[str]:

@@ -48,10 +48,6 @@ TITLES = (
         ({"titles": TITLES[:3]}, "Upload deadlines by file size"),
         ({"titles": TITLES[1:3]}, "Fix: let the upload deadline grow with the file"),
         ({"titles": (("doc", "Upload deadlines by file size"),)}, "Upload deadlines by file size"),
-        (
-            {"title": "Continue previous coding task"},
-            "Continue previous coding task; Look at why uploads time out on slow lines",
-        ),
     ],
 )
 def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> None:
@@ -108,17 +104,18 @@ def test_a_request_becomes_a_title(asked: str, name: str) -> None:
     assert of(("user", asked), ("assistant", "Done.")).name == name
 
 
-def test_a_subject_follows_an_agents_title_of_the_first_request() -> None:
-    """S0.19: an agent's title that tells a small part of a session is not told as the whole."""
+def test_another_subject_follows_an_agents_title() -> None:
+    """S0.19: an agent takes its title from the first request, which is not all of the session."""
     begun = [("user", "check the website address"), ("assistant", "It is example.org.")]
     rest = [("user", "add a retry with a delay to the mail worker"), ("assistant", DELAY)]
     more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
-    title = "Check website address"
-    commit = ("commit", "Make the delay of the mail worker grow")
-    both = of(*begun, *rest, *more, title=title, titles=(commit,)).name
-    assert both == f"{title}; {commit[1]}"
-    assert ";" not in of(*begun, *rest, *more, title=title).name
-    assert ";" not in of(*begun, *begun, *begun, title=title, titles=(commit,)).name
+    title, commit = "Check website address", ("commit", "Let the mail worker wait longer")
+    asked = of(*begun, *rest, *more, title=title).name
+    assert asked == f"{title}; Make the delay of the mail worker grow"
+    written = of(*begun, *rest, *more, title=title, titles=(commit,)).name
+    assert written == f"{title}; {commit[1]}"
+    assert of(*begun, *rest, title=title, titles=(commit,)).name == title
+    assert of(*more, title="Let the delay of the mail worker grow").name.count(";") == 0
 
 
 DELAY = "The mail worker now retries with a delay that grows after each failure. " * 9
@@ -211,11 +208,13 @@ def test_the_description_tells_all_parts_of_the_work() -> None:
     results = [
         "Added the currency of each price to the invoice table.",
         "Fixed the rounding of taxes in the monthly report.",
+        "Added an index of the orders by their day of delivery.",
+        "Replaced the login form with single sign-on.",
         "Moved the customer export to the background worker.",
     ]
     detail = "Renamed the worker's log file to export.log."
     said = [message for done in results for message in (("user", "go on"), ("assistant", done))]
-    found = of(*said[:-1], ("assistant", f"{results[2]} {detail}"))
+    found = of(*said[:-1], ("assistant", f"{results[-1]} {detail}"))
     assert found.description == " ".join(results)
 
 
