@@ -468,7 +468,7 @@ def _folders(path: str) -> list[str]:
 
 
 def _sentence(text: str, most: int = _SENTENCE_MAX) -> str:
-    short = clip(re.sub(r"^[^\w\s.(]+\s+", "", plain(text)), most).rstrip(" ,;:")
+    short = clip(plain(text), most).rstrip(" ,;:")
     return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
 
 

@@ -69,6 +69,7 @@ _COMMAND = lazy_pattern(r"\A\s*/(?:[\w-]{1,40}:){0,4}(?=[a-z][\w-]+\b(?!/))")  #
 _FORGED = lazy_pattern(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
 _SECRET = lazy_pattern(r"\[redacted:[\w.-]{0,40}\]")
 _MARKS = lazy_pattern(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
+_SIGNS = lazy_pattern(r"^[^\w\s.(]+\s+")  # "🚀 Deployment"
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
 _DECIDED = lazy_pattern(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b", re.IGNORECASE)
 
@@ -205,8 +206,8 @@ def tidy(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Make a text for a name or a tag: without marks of code, speakers and redactions."""
-    return tidy(_MARKS.sub("", text))
+    """Make a text for a name or a tag: without marks of code, speakers, redactions and emoji."""
+    return _SIGNS.sub("", tidy(_MARKS.sub("", text)))
 
 
 def clip(text: str, limit: int) -> str:
