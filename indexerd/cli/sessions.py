@@ -32,7 +32,7 @@ from indexerd.times import iso_ms, since
 
 _NO_MARKS = str.maketrans("", "", "«»")  # of matches
 _PLACES = 3  # in a session that are shown of a search, about
-_WIDE = 160  # columns of a terminal, below which ids are cut
+_WIDE = 220  # columns of a terminal, below which ids are cut
 _DIRECTORY = 16  # columns of a directory there
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "subagent": "sub-agent: "}
@@ -82,7 +82,9 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
     if render.columns() < _WIDE:
         _shorten(shown)
         for row in shown:
-            row["cwd"] = render.cut(basename(row["cwd"]), _DIRECTORY)
+            place = basename(row["cwd"])
+            row["cwd"] = render.cut(place, _DIRECTORY)
+            row["name"] = row["name"].removesuffix(f" ({place})")
     columns = columns if render.columns() >= render.NARROW else "sessionId modifiedAt name"
     if render.on_terminal() and not everywhere and len({row["cwd"] for row in rows}) == 1:
         columns = columns.removesuffix(" cwd")

@@ -277,17 +277,18 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
     gist = row.get("question") or row.get("description") or row.get("firstUserMessage") or ""
     gist = to_text(gist, GIST_MAX)
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
+    place = place_of(_project(row), filters, home)
     return {
         "row": row,
         "key": session_id,
         "href": session_address(session_id),
-        "title": title,
+        "title": title.removesuffix(f" ({place['name']})"),  # it stands beside it
         "words": "",  # how many of a search's words it has, if not all
         "marked": (),  # the pieces of the title, of which every second one matched
         "state": STATES[state][0] if (state := _state(row)) else "",
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "then": local_time(row.get("modifiedAt", "")),
-        "place": place_of(_project(row), filters, home),
+        "place": place,
         "model": clean_line(next(iter(row["models"][-1:]), ""), FACT_MAX),
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
