@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from msgspec import UNSET
@@ -20,18 +20,16 @@ from msgspec.structs import replace
 
 from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, UsageError
+from indexerd.errors import IndexerdError, UsageError
 from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
 from indexerd.meta.writer import MetaWriter
-from indexerd.paths import directory_of, is_session_id
+from indexerd.paths import directory_of
 from indexerd.privacy.redact import for_people, quotable
 from indexerd.protocol import params
 from indexerd.sources.session_reader import SessionReaderPool, full_id
 from indexerd.times import iso
 
-NEW_SESSION_PATIENCE, POLL = 2.0, 0.05  # seconds
 RESUMED_MAX = 4096  # resumes that have had their block
-_WHOLE_ID = 16  # characters; a shorter reference may be an id prefix
 
 
 @dataclass(eq=False)
@@ -47,7 +45,7 @@ class Sidecars:
     resumed: dict[tuple[str, str | None], None] = field(default_factory=dict)  # session, resumeId
 
     async def set(self, args: params.SetContext) -> Row:
-        row = await self._row_soon(args)
+        row = self.answers.row(args.session, cwd=args.cwd, fuzzy=False)
         wanted = params.ContextSet(set_name=args.set_name, items=args.items, mode=args.mode)
         if args.set_name.strip(" ") == "files":
             lost = await asyncio.to_thread(_missing, directory_of(row), args.items or [])
@@ -113,20 +111,6 @@ class Sidecars:
             only = edited.names[0] if len(edited.names) == 1 else None
             bus.context("changed", session_id, edited.user.context, only)
         return edited
-
-    async def _row_soon(self, args: params.SessionParams) -> Row:
-        """Return a session's row; wait a little for a session that has just begun.
-
-        Agents call the tool in their first turn, when the session's file may not exist yet.
-        """
-        until, ref = monotonic() + NEW_SESSION_PATIENCE, args.session
-        while True:
-            try:
-                return self.answers.row(ref, cwd=args.cwd, fuzzy=False)
-            except (NotFoundError, AmbiguousError):  # another session's name may be similar
-                if len(ref) < _WHOLE_ID or not is_session_id(ref) or monotonic() > until:
-                    raise
-            await asyncio.sleep(POLL)
 
     async def resume(self, args: params.ResumeContext) -> Row:
         """Return the block for the first message after a resume, once."""

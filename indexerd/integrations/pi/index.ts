@@ -35,7 +35,7 @@ const TYPING = 1;
 const PLAIN = 2;
 const QUESTION = 5; // in addition to the model's own time
 const RUN = 900;
-const NOTING = 5; // the daemon waits a little for a session that it does not know yet
+const NOTING = 5;
 const APPEARING = 3; // until the daemon knows a new session's file
 
 const MESSAGES = 8; // separate messages of a prompt; more are joined
