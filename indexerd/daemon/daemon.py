@@ -248,7 +248,7 @@ class Daemon:
         Returns when the state directory was removed, or a cache is damaged.
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
-        pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
+        pipeline, footprint, state = self.pipeline, Footprint(), ""
         places, library = self._places, self.library
         while holds(places.lock, self._lock) and not library.damaged:
             if not pipeline.stalled:
@@ -260,13 +260,8 @@ class Daemon:
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
             sessions = count(len(pipeline.known), "session")
             notifier.send(f"STATUS={sessions}, {len(pipeline.jobs)} queued")
-            was_blocked, blocked = blocked, ""
-            try:
+            with suppress(IndexerdError):  # something else is in the socket's place
                 await server.check()
-            except IndexerdError as bad:  # something else is in the socket's place
-                blocked = str(bad)
-                if blocked != was_blocked:
-                    server.reject(blocked)
             await asyncio.sleep(pause)
         why = "a cache is damaged" if library.damaged else "the state directory was removed"
         self.bus.log("watch.degraded", {"reason": why})
