@@ -37,7 +37,7 @@ _QUIET = logging.NullHandler()
 # Events (docs/OPERATIONS.md lists all) that are not of level INFO:
 _DEBUG = """watch.rescan session.appended index.queued index.attempt digest.attempt
 budget.reserved"""
-_WARNING = """watch.degraded watch.overflow watch.limit session.bad_line index.failed
+_WARNING = """watch.degraded watch.overflow session.bad_line index.failed
 context.unknown_set digest.failed digest.hook_failed meta.invalid model.breaker_open
 budget.exhausted budget.unsettled cache.damaged config.invalid web.ended fleet.unreachable
 fleet.taken fleet.removed archive.dropped archive.failed"""

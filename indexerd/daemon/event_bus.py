@@ -22,7 +22,6 @@ from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
 
-_LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # between two log lines about bad lines of one file
 OUTAGE_SECONDS = 3600.0  # between two warnings about one cause, however many sessions fail
 _OUTAGES = frozenset(
@@ -113,9 +112,8 @@ class EventBus:
             self.log("watch.armed", {"mode": health.mode, "count": health.watched})
         if health.overflows > (old.overflows if old else 0):
             self.log("watch.overflow", {"count": health.overflows})
-        for code, cause, cure in set(health.problems).difference(old.problems if old else ()):
-            event = "watch.limit" if code in _LIMITS else "watch.degraded"
-            self.log(event, {"reason": cause, "hint": cure})
+        for _, cause, cure in set(health.problems).difference(old.problems if old else ()):
+            self.log("watch.degraded", {"reason": cause, "hint": cure})
 
     def indexing(self, known: SessionRuntime, why: str) -> None:
         self._status(known, "indexing", "⏳ indexing...")

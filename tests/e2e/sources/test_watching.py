@@ -136,10 +136,10 @@ def test_a_watch_limit_falls_back_to_polling(world: World) -> None:
         (problem,) = status["problems"]
         assert problem["code"] == "watch_instances"
         assert "max_user_instances" in problem["cure"]
-        assert len(logged(world, "watch.limit")) == 1
+        assert len(logged(world, "watch.degraded")) == 1
         assert len(logged(world, "watch.armed")) == scans
         enter = ["nsenter", "-U", "-t", str(process.pid), "sh", "-c", f"echo 10 > {LIMIT}"]
         subprocess.run(enter, check=True, timeout=10)
         until(lambda: watches(world)["mode"] == "inotify", "the watcher")
         until(lambda: world.call("status")["state"] == "ok", "the end of the problem")
-        assert len(logged(world, "watch.limit")) == 1
+        assert len(logged(world, "watch.degraded")) == 1
