@@ -36,13 +36,12 @@ if TYPE_CHECKING:
 RESTART_GAP = 10.0  # seconds: a daemon that fails again sooner exits, and is restarted as a service
 TITLES = 20  # listed on a terminal
 _WAITING = {  # the reasons of daemon/once.py, and what is true of these sessions
-    "below_threshold": "have fewer than {least} new prompts",
-    "no_answer": "have no answer yet",
-    "max_wait": "are in the middle of a turn",
-    "no_model": "wait for a usable model (see `indexerd doctor`; old ones need a local one)",
-    "refused": "were declined by the model",
+    "below_threshold": "with fewer than {least} new prompts",
+    "no_answer": "without an answer yet",
+    "max_wait": "in the middle of a turn",
+    "no_model": "without a usable model (see `indexerd doctor`; old ones need a local one)",
+    "refused": "declined by the model",
 }
-_OF_ONE = {"have": "has", "wait": "waits", "are": "is", "were": "was"}
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 
@@ -117,12 +116,9 @@ def _lines(app: App, report: Report) -> Iterator[str]:
 def _summary(report: Report, least: int) -> str:
     parts = [count(report.sessions, "session"), f"{len(report.models):,} named"]
     waiting = report.waiting - Counter(below_threshold=report.named_before)
-    facts = [(report.named_before, "were named before")]
+    facts = [(report.named_before, "named before")]
     facts += [(many, _WAITING[why].format(least=least)) for why, many in waiting.most_common()]
-    for many, what in facts:
-        first, _, rest = what.partition(" ")
-        verb = _OF_ONE.get(first, first) if many == 1 else first
-        parts += [f"{many:,} {verb} {rest}"] if many else []
+    parts += [f"{many:,} {what}" for many, what in facts if many]
     kinds = Counter(kind for kind, _ in report.failed.values())
     why = {kind: f"{kind.replace('_', ' ')}; see `indexerd logs`" for kind in kinds}
     parts += [f"{many:,} failed ({why[kind]})" for kind, many in kinds.items()]

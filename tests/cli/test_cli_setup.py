@@ -160,13 +160,13 @@ def test_run_once_prints_a_report(world: World) -> None:
     first = world.session(turns=5)
     world.session(turns=1)
     assert world.run("run", "--once") == f"{first.id}\tnamed\tlocal/extractive\n"
-    assert world.stderr == "2 sessions, 1 named, 1 has fewer than 5 new prompts\n"
+    assert world.stderr == "2 sessions, 1 named, 1 with fewer than 5 new prompts\n"
     second = world.session(turns=5)
     report = {"sessions": 3, "indexed": [second.id], "digested": []}
     report |= {"skipped": 2, "waiting": {"below_threshold": 2}, "unreadable": 0, "failed": []}
     assert world.run("run", "--once", "--json") == report
     world.run("run", "--once")
-    named, few = "2 were named before", "1 has fewer than 5 new prompts"
+    named, few = "2 named before", "1 with fewer than 5 new prompts"
     assert world.stderr == f"3 sessions, 0 named, {named}, {few}\n"
     assert re.search(r"^ok    pi: 3 files in ", world.run("doctor"), re.MULTILINE)
     odd = first.path.read_text().replace(first.id, "../odd")
@@ -179,7 +179,7 @@ def test_run_once_reports_what_waits_for_a_model(world: World) -> None:
     world.session(turns=5)
     world.env["INDEXERD_MODEL_KEYS"] = '["google/absent"]'
     world.run("run", "--once")
-    assert world.stderr.startswith("1 session, 0 named, 1 waits for a usable model")
+    assert world.stderr.startswith("1 session, 0 named, 1 without a usable model")
 
 
 def test_logs_are_shown_by_level_and_number_and_followed(home: Home, tmp_path: Path) -> None:
