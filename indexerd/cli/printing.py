@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import click
 
 from indexerd import times
 from indexerd.amounts import compact, cost, dollars, duration
@@ -63,8 +66,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     if not on_terminal():
         yield from map("\t".join, cells)
         return
-    import shutil
-
     from wcwidth import width
 
     widths = [max(map(width, column)) for column in zip(headers, *cells, strict=True)]
@@ -120,8 +121,6 @@ def wrapped(line: str, rest: str | None = None, first: str = "") -> list[str]:
 
 def columns() -> float:
     """Return the width of the terminal; infinity for a pipe."""
-    import shutil
-
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
 
 
@@ -200,10 +199,6 @@ def heading(name: str, more: str = "") -> list[str]:
 
 def page(lines: Iterable[str]) -> None:
     """Print lines; if a terminal has too few rows for them, in the user's pager."""
-    import shutil
-
-    import click
-
     shown = [f"{line}\n" for line in lines]
     if sys.stdout.isatty() and len(shown) >= shutil.get_terminal_size().lines:
         os.environ.setdefault("LESS", "FRX")
