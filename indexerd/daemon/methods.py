@@ -24,7 +24,7 @@ from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.event_bus import ALIASES, EventBus
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
-from indexerd.daemon.open_session import VIEWS, make_branch, open_session, read_alone, show
+from indexerd.daemon.open_session import branches, make_branch, open_session, read_alone
 from indexerd.digests.digest import Digests
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
 from indexerd.indexing.indexer import take_snapshot
@@ -42,6 +42,8 @@ from indexerd.references.expand import expand
 from indexerd.references.questions import Questions
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
+from indexerd.sessions import tree_answers
+from indexerd.sessions.context import ReadRow
 from indexerd.settings import read_config
 from indexerd.sources.projects import Projects
 from indexerd.sources.roots import session_roots
@@ -86,7 +88,10 @@ class ReadMethods:
             "query_session": self._questions.query,
             "expand": partial(expand, self._services, self._questions.answer),
             "branch": self._branch,
-            **{name: partial(self._of_file, partial(show, name)) for name in VIEWS},
+            "tree": partial(self._view, tree_answers.tree),
+            "branches": partial(self._view, branches),
+            "path": partial(self._view, tree_answers.path),
+            "context": partial(self._view, tree_answers.context),
             **{name: getattr(self.digests, name) for name in _DIGESTS},
         }
 
@@ -94,9 +99,12 @@ class ReadMethods:
         row = self.answers.row_of(args)  # names belong to the event loop
         return await asyncio.to_thread(answer, row, args)
 
-    async def _of_file(self, answer: Callable[..., Row], args: Any) -> Row:
-        session_id = self.answers.row_of(args)["sessionId"]
-        return await self._pool.read(session_id, args.leaf, partial(answer, args))
+    async def _view(self, view: Callable[[OpenSession, ReadRow, Any], Row], args: Any) -> Row:
+        def answer(session: OpenSession) -> Row:
+            with session.reading() as read:
+                return view(session, read, args)
+
+        return await self._pool.read(self.answers.row_of(args)["sessionId"], args.leaf, answer)
 
     async def _branch(self, args: params.Branch) -> Row:
         row = self.answers.row_of(args)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,6 @@ from indexerd.errors import (
 from indexerd.meta.model import UserFile, read_user
 from indexerd.paths import Places, user_name
 from indexerd.protocol import params
-from indexerd.protocol.params import LeafParams
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import ReadRow
 from indexerd.settings import Settings
@@ -64,20 +63,6 @@ def branches(session: OpenSession, read: ReadRow, _asked: object = None) -> dict
         segments = read_segments(session.home, session.info.session_id, "branch")
         summaries = {segment.leaf_id: segment.content for segment in segments}
     return tree_answers.branches(session, read, summaries)
-
-
-VIEWS: dict[str, Callable[[OpenSession, ReadRow, Any], dict[str, Any]]] = {
-    "tree": tree_answers.tree,
-    "branches": branches,
-    "path": tree_answers.path,
-    "context": tree_answers.context,
-}
-
-
-def show(method: str, args: LeafParams, session: OpenSession) -> dict[str, Any]:
-    """Answer one of `VIEWS` from an open session."""
-    with session.reading() as read:
-        return VIEWS[method](session, read, args)
 
 
 def make_branch(args: params.Branch, cwd: str, session: OpenSession) -> dict[str, Any]:
