@@ -31,7 +31,7 @@ from prompt_toolkit.layout import (
 from indexerd.amounts import count
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, project, safe
-from indexerd.cli.sessions import waits
+from indexerd.cli.sessions import marks
 from indexerd.errors import IndexerdError
 from indexerd.paths import basename, directory_of
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
@@ -168,11 +168,7 @@ class _Picker:
         for at, row in enumerate(self._rows):
             age = render.age(row["modifiedAt"]).removesuffix(" ago")
             place = basename(safe(directory_of(row)))
-            name = safe(render.without_signs(row["name"], ""))
-            marks = ["waiting"] if waits(row) else []
-            marks += ["sub-agent"] if row.get("subagent") else []
-            marks += ["pinned"] if row.get("pinned") else []
-            name = f"({', '.join(marks)}) {name}" if marks else name
+            name = safe(f"{marks(row)} {render.without_signs(row['name'], '')}".lstrip())
             style, dim = ("reverse", "reverse") if at == self._at else ("", _DIM)
             agent = "" if narrow else f" {row['agent']:{_AGENT}}"
             before = f"{age:>{_AGE}}{agent} "

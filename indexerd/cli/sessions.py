@@ -109,23 +109,22 @@ def _shorten(rows: list[dict[str, Any]]) -> None:
         row["sessionId"] = short[row["sessionId"]]
 
 
-def waits(row: dict[str, Any]) -> bool:
-    """Return whether a session waits for its user, who has not left it for days."""
+def marks(row: dict[str, Any]) -> str:
+    """Say in brackets what is special about a session, if anything is."""
+    gone = "prompts only" if row.get("promptsOnly") else "gone"
+    said = [gone] if row["gone"] else ["archived"] if row["archived"] else []
+    said += ["sub-agent"] if row.get("subagent") else []
     age = time.time() - iso_ms(row["modifiedAt"]) / 1000
-    return row["state"] == "waiting" and age < WAITS_MAX
+    said += ["waiting"] if row["state"] == "waiting" and age < WAITS_MAX else []
+    said += [mark for mark in ("pinned", "hidden") if row.get(mark)]
+    return f"({', '.join(said)})" if said else ""
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
     """Prepare a row for people: no secrets in paths, marks and own tags beside its name."""
-    gone = "prompts only" if row.get("promptsOnly") else "gone"
-    marks = [gone] if row["gone"] else ["archived"] if row["archived"] else []
-    marks += ["sub-agent"] if row.get("subagent") else []
-    marks += ["waiting"] if waits(row) else []
-    marks += [mark for mark in ("pinned", "hidden") if row.get(mark)]
     row |= row.get("shown", {})
-    mark = f"({', '.join(marks)})" if marks else ""
     tags = (f"#{tag}" for tag in row.get("ownTags", ()))
-    name = " ".join(filter(None, [mark, render.without_signs(row["name"]), *tags]))
+    name = " ".join(filter(None, [marks(row), render.without_signs(row["name"]), *tags]))
     return row | {"name": name, "cwd": render.exact(directory_of(row))}
 
 
