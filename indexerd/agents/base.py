@@ -27,7 +27,6 @@ WORD_MAX = 64  # characters of a time that are kept
 
 _OPENINGS_MAX = 64  # first prompts of one tree that are kept
 _FAR = 1024  # rows searched for an earlier prompt
-_UNKNOWN = -2  # the parent's id is in `late`: its entry had not been read yet
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))  # by code's low bits
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # a machine's prompt to the model
@@ -67,8 +66,9 @@ class ContextUse(msgspec.Struct, array_like=True, frozen=True):
 class Tree(msgspec.Struct, eq=False, dict=True):
     """Entries in arrays, one row each in file order, and facts that adapters set.
 
-    Pitfalls: ids repeat in one file (the last one wins); a parent may be missing, come later, or be
-    the entry itself; the leaf can move back without a trace until the next entry.
+    A parent comes before its children: an entry whose parent is missing, comes later, or is the
+    entry itself is a root. An id that repeats names its newest row. Pitfall: the leaf can move back
+    without a trace until the next entry.
     """
 
     file: str = ""  # the path of the session file; some agents' ids are in its name
@@ -80,8 +80,8 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     lengths: array[int] = field(default_factory=lambda: array("Q"))
     codes: bytearray = field(default_factory=bytearray)  # packed (entries.py)
     ordinals: array[int] = field(default_factory=lambda: array("I"))  # index among the objects
-    late: dict[int, str] = field(default_factory=dict)  # row -> id of a parent not read before it
-    repeats: bool = False  # some id occurs more than once
+    late: dict[str, int] = field(default_factory=dict)  # id of a parent not read yet -> a child
+    cycles: list[str] = field(default_factory=list)  # ids whose parents form a cycle
     seen: int = 0  # JSON objects other than headers
     marks: dict[str, int] = field(default_factory=dict)  # names of rows that survive a rewrite
     leaf: int = NOWHERE
@@ -118,12 +118,13 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
         """Add an entry below the entry `parent`, as the new leaf. Returns its row."""
-        index, above = self.index, ROOT
-        if parent is not None and (above := index.get(parent, _UNKNOWN)) == _UNKNOWN:
-            self.late[len(self.ids)] = parent
-        if entry_id in index:
-            self.repeats = True
+        above = ROOT if parent is None else self.index.get(parent, ROOT)
         row = self.add_below(above, entry_id, code, offset, length)
+        trail = [*self.up(row)] if entry_id in self.late else []
+        if (child := self.late.pop(entry_id, ROOT)) in trail:
+            self.cycles += [self.ids[at] for at in trail[: trail.index(child) + 1]]
+        if above == ROOT and parent not in (None, entry_id):
+            self.late.setdefault(parent, row)
         if entry_id:
             self.leaf = row
         return row
@@ -150,37 +151,18 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     def kind(self, row: int) -> Kind:
         return KINDS[self.codes[row] & KIND_MASK]
 
-    def parent(self, row: int) -> int:
-        """Return the parent's row, or ROOT if it is unknown or the row itself."""
-        above = self.parents[row]
-        if above == _UNKNOWN:
-            above = self.index.get(self.late[row], ROOT)
-        elif above >= 0 and self.repeats:
-            above = self.index.get(self.ids[above], above)
-        return ROOT if above == row else above
-
-    @property
-    def orderly(self) -> bool:
-        """Return whether every parent comes before its child, so that no walk can loop."""
-        return not self.repeats and not self.late
-
     def up(self, row: int) -> Iterator[int]:
-        """Walk from a row to its root. A cycle ends the walk at its first repeated row."""
-        orderly, met = self.orderly, set[int]()
-        while row >= 0 and row not in met:
+        """Walk from a row to its root."""
+        while row >= 0:
             yield row
-            if orderly:
-                row = self.parents[row]
-            else:
-                met.add(row)
-                row = self.parent(row)
+            row = self.parents[row]
 
     def opened_by(self, row: int, preview: Callable[[], str]) -> None:
         """Keep the preview of a prompt if no prompt above it on its path has text."""
         if len(self.openings) < _OPENINGS_MAX:
             prompts = (
                 above
-                for above in islice(self.up(self.parent(row)), _FAR)
+                for above in islice(self.up(self.parents[row]), _FAR)
                 if above in self.openings or self.kind(above) is Kind.USER
             )
             above = next(prompts, ROOT)

@@ -434,7 +434,7 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
         return None
     if agent in _GROWING:  # the described turn may have grown: it is sent again
         prompts = (at for at in state.up(row) if state.kind(at) is Kind.USER)
-        row = next(map(state.parent, prompts), ROOT)
+        row = next((state.parents[at] for at in prompts), ROOT)
     elif row == state.leaf:
         return None
     return row if row >= 0 else None

@@ -151,8 +151,6 @@ class TextIndexer:
         if info is None or state is None:
             return True
         path = state.path()
-        if not state.orderly:
-            path = array("i", sorted(path))
         progress = self._progress(info, state, path)
         replace, (rows, end, is_last) = not progress.words, _next_rows(state, path, progress, limit)
         messages, facts = list[Message](), None

@@ -120,7 +120,7 @@ def info_of(
         recap=state.told,
         compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         rows=len(state),
-        looped=bool(state.cycles()),
+        looped=bool(state.cycles),
         **{name: getattr(header, name) for name in _OF_HEADER},
         **{name: getattr(state, name) for name in _SAME},
     )

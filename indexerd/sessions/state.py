@@ -100,7 +100,7 @@ class SessionState(Tree):
         for ancestor in self.up(row):
             if ancestor == above:
                 return True
-            if ancestor < above and self.orderly:
+            if ancestor < above:
                 return False
         return False
 
@@ -110,38 +110,12 @@ class SessionState(Tree):
         return row is not None and not self.on_path(row)
 
     def tips(self) -> list[int]:
-        """List the rows without children, in file order: the leaf of every branch."""
-        children = self.children()
-        return [row for row in self.entries() if not children[row]]
+        """List the rows without children, in file order: the leaf of every branch.
 
-    def children(self) -> array[int]:
-        """Count the children of every row; the last count is ROOT's."""
-        counts = array("I", bytes(4 * len(self.ids) + 4))
-        for row in range(len(self.ids)):
-            counts[self.parent(row)] += 1
-        return counts
-
-    def entries(self) -> Sequence[int]:
-        """Return one row for each id; of rows with the same id, the last."""
-        if not self.repeats:
-            return range(len(self.ids))
-        return sorted({self.index.get(entry_id, row) for row, entry_id in enumerate(self.ids)})
-
-    def cycles(self) -> list[str]:
-        """Return the ids of entries on a cycle of parents; none in an orderly file."""
-        looped: list[str] = []
-        met: set[int] = set()
-        for start in range(0 if self.orderly else len(self.ids)):
-            trail: dict[int, None] = {}
-            row = start
-            while row >= 0 and row not in met:
-                met.add(row)
-                trail[row] = None
-                row = self.parent(row)
-            if row in trail:
-                rows = list(trail)
-                looped += [self.ids[member] for member in rows[rows.index(row) :]]
-        return looped
+        Of rows with the same id only the last counts.
+        """
+        above, ids = set(self.parents), enumerate(self.ids)
+        return [row for row, own in ids if row not in above and self.index.get(own, row) == row]
 
     @property
     def messages(self) -> int:

@@ -4,11 +4,8 @@ Texts are the session's own, in full and not redacted: they go only to the user 
 
 A tree's nodes are depth first, children oldest first, roots in the file's order.
 
-Pitfalls, all of them pi's own: an entry whose parent is unknown, or is the entry itself, is a root.
-Children are sorted by date, stably; a missing date equals every other. An id that repeats names its
-last line, and is in the tree once per line, with everything below it: that can double repeatedly,
-so from some length on a repeat is shown alone. On a cycle of parents pi hangs; here nothing is
-shown below itself, and a cycle that no root leads to comes last, opened at its first entry.
+Pitfalls, all of them pi's own: children are sorted by date, stably; a missing date equals every
+other. An id that repeats names its last line, and is in the tree once per line.
 
 The parent of a branch summary is where the new branch begins. `fromId` is the old leaf in pi 0.87,
 but in older files the place where the user went, or "root". So it counts only if it is off the
@@ -104,7 +101,7 @@ def tree(session: SessionView, read: ReadRow, query: params.Tree) -> dict[str, A
     answer = _head(session) | {"nodes": listed} | unread(state, range(len(state)))
     if next(matching, None) is not None:
         answer["truncated"] = True
-    if looped := state.cycles():
+    if looped := state.cycles:
         answer["cycles"] = looped
         warning = f"the parents of {len(looped)} entries form a cycle"
         answer["warnings"] = [warning, *answer.get("warnings", ())]
@@ -139,30 +136,10 @@ def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[i
     `date` returns a row's time in ms, or 0; it is called for entries that have siblings.
     """
     below = _children(state)
-    seen = bytearray(len(state))
-    open_rows: set[int] = set()  # ancestors of the current row, if there may be cycles
-    length, enough = 0, 2 * len(state)  # beyond `enough`, repeats are shown alone
-    cycles = [row for entry_id in state.cycles() if (row := state.row(entry_id)) is not None]
     stack = [(row, ROOT, 0) for row in reversed(below(ROOT))]
-    while stack or cycles:
-        if not stack:
-            row = cycles.pop(0)
-            stack += [] if seen[row] else [(row, ROOT, 0)]
-            continue
+    while stack:
         row, above, depth = stack.pop()
-        if row < 0:  # everything below ~row was shown
-            open_rows.discard(~row)
-            continue
-        if row in open_rows:
-            continue
-        again, seen[row] = seen[row], True
-        length += 1
         yield row, above, depth
-        if again and length > enough:
-            continue
-        if not state.orderly:
-            stack.append((~row, ROOT, 0))
-            open_rows.add(row)
         children = below(row)
         if len(children) > 1:
             _sort_by_date(children, date)
@@ -171,18 +148,15 @@ def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[i
 
 def _children(state: SessionState) -> Callable[[int], list[int]]:
     """Return a function that lists a row's children in file order; ROOT's are the roots."""
-    index, ids = state.index if state.repeats else {}, state.ids
-    first, after = array("i", [ROOT]) * (len(ids) + 1), array("i", [ROOT]) * len(ids)
-    for line in reversed(range(len(ids))):
-        above = state.parent(line)
-        above = ROOT if above == index.get(ids[line], line) else above
-        first[above], after[line] = line, first[above]
+    first, after = array("i", [ROOT]) * (len(state) + 1), array("i", [ROOT]) * len(state)
+    for row, above in zip(reversed(range(len(state))), reversed(state.parents), strict=True):
+        first[above], after[row] = row, first[above]
 
     def below(row: int) -> list[int]:
-        rows, line = list[int](), first[row]
-        while line != ROOT:
-            rows.append(index.get(ids[line], line))  # an id's last line counts
-            line = after[line]
+        rows, child = list[int](), first[row]
+        while child != ROOT:
+            rows.append(child)
+            child = after[child]
         return rows
 
     return below
@@ -227,6 +201,7 @@ def nodes(
     active, tokens = set(state.up(state.leaf)), (search or "").lower().split()
     depths = array("i")  # by real depth: shown rows from the root to the current one
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
+        row = state.index.get(state.ids[row], row)  # noqa: PLW2901 - an id's last line counts
         entry, label = as_seen(read(row)), labels.get(state.ids[row])
         plain = entry.reply if replies(entry) else "".join(entry.texts).strip(JS_SPACE)
         plain = own_words(plain) if entry.kind is Kind.USER else plain
@@ -264,7 +239,7 @@ def branches(session: SessionView, read: ReadRow, stored: Mapping[str, str]) -> 
     `stored` maps the names of leaves to our own summaries of their branches.
     """
     state, labels = session.state, session.labels
-    rows = (row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY)
+    rows = (row for row in range(len(state)) if state.kind(row) is Kind.BRANCH_SUMMARY)
     summaries = {row: read(row) for row in rows}
     listed = []
     for tip in tips(state, summaries):
@@ -306,11 +281,11 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
     for end in rows:
         new = [*takewhile(lambda row: row not in ordered, state.up(end))]
         ordered.update(dict.fromkeys(reversed(new)))
-    children = Counter(map(state.parent, ordered)) if state.orderly else state.children()
+    children = Counter(state.parents[row] for row in ordered)
     tip_at = dict.fromkeys(rows, Tip(ROOT))
     before = entries = users = parting = last = summary = ROOT
     for row in ordered:
-        parent, kind = state.parent(row), state.kind(row)
+        parent, kind = state.parents[row], state.kind(row)
         if parent == ROOT or parent != before:
             _, entries, users, parting, last, summary = tip_at.get(parent, Tip(ROOT))
         if parent != ROOT and children[parent] > 1:
@@ -325,15 +300,15 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
 
 
 def _ends(state: SessionState) -> list[int]:
-    """List the branches' last rows; where nobody says anything, an orderly file has no branch."""
-    skipped = {*BOOKKEEPING, Kind.CUSTOM} if state.orderly else ()
+    """List the branches' last rows; where nobody says anything, there is no branch."""
+    skipped = {*BOOKKEEPING, Kind.CUSTOM}
 
     def said(row: int) -> int:
         return next((at for at in state.up(row) if state.kind(at) not in skipped), ROOT)
 
     ends, continued = {said(row): row for row in state.tips()}, set[int]()
     for row in ends:
-        above = state.up(state.parent(row)) if row != ROOT else ()
+        above = state.up(state.parents[row]) if row != ROOT else ()
         continued.update([*takewhile(lambda row: row not in continued, above)])
     ends = {row: end for row, end in ends.items() if row not in continued}
     if len(ends) > 1:
@@ -349,7 +324,7 @@ def _names(state: SessionState, tip: Tip) -> set[str]:
     names = set[str]()
     for row in state.up(tip.row):
         names.add(state.ids[row])
-        if row == tip.last or state.parent(row) == tip.parting:
+        if row == tip.last or state.parents[row] == tip.parting:
             break
     durable = name_at(state, tip.row)
     named = state.row(durable)
@@ -510,7 +485,7 @@ def _head(session: SessionView) -> dict[str, Any]:
 def _step(
     session: SessionView, row: int, entry: Entry, limit: int, *, data: bool
 ) -> dict[str, Any]:
-    above = session.state.parent(row)
+    above = session.state.parents[row]
     step = {
         "ordinal": session.state.ordinals[row],
         "kind": kind_of(session.state, row, entry),

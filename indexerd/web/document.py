@@ -74,7 +74,7 @@ def read_document(library: Library, stored: Stored, wish: Wish) -> Document:
 def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     state, cut = session.state, _cutter(wish)
     document = without_entries(stored, wish)
-    rows = state.entries()
+    rows = range(len(state))
     if left_out := max(0, len(rows) - wish.newest) // STRIDE * STRIDE:
         rows = rows[left_out:]
         why = f"the oldest {left_out:,} entries are not shown: `indexerd export` includes them"

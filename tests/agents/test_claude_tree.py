@@ -279,7 +279,6 @@ def test_messages_logged_again_after_a_compaction_count_once() -> None:
         assert prompts(whole, state) == ["one", "two", "three"]
         assert state.user_messages() == 3
         assert state.path()[-3] > state.row("c1")  # type: ignore[operator]  # the copy
-        assert state.orderly
     assert answers(whole, state)[:2] == ["A1", "A2"]
 
 
@@ -291,7 +290,7 @@ def test_a_kept_message_that_is_logged_only_below_its_summary() -> None:
     data += answer("a2", "c1", "A2") + user("u3", "a2", "three")
     state = state_of(data)
     assert path(state) == ["u1", "a1", "u2", "b1", "c1", "a2", "u3"]
-    assert not state.cycles()
+    assert not state.cycles
 
 
 def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
@@ -303,7 +302,6 @@ def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
     state = state_of(data)
     assert (prompts(data, state), state.messages, len(state)) == (["one", "two"], 3, 3)
     assert list(state.ordinals) == [0, 1, 3]
-    assert state.orderly
 
 
 def test_a_plugin_that_observes_a_session_is_no_person() -> None:

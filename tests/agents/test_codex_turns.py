@@ -115,7 +115,7 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     data = three + back + talk("t4", "four") + event("thread_rolled_back", num_turns=2)
     data += talk("t5", "five")
     assert texts(state_of(data), data) == ["one", "five"]
-    assert state_of(data).parent(state_of(data).row("t5") or 0) >= 0
+    assert state_of(data).parents[state_of(data).row("t5") or 0] >= 0
     assert len(state_of(data).tips()) == 3
 
 

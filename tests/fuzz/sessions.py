@@ -53,7 +53,7 @@ def sound(agent: str, state: SessionState, whole: bytes) -> None:
         assert offset + length <= len(whole)
     assert NOWHERE <= state.leaf < max(len(state), 1)
     assert len(state.path()) <= len(state)
-    state.cycles()
+    assert all(above < row for row, above in enumerate(state.parents))
     for text in (*state.labels.values(), *state.openings.values(), state.name or ""):
         assert len(text) <= WORDS_MAX
         assert text.isprintable()

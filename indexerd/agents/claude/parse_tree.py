@@ -379,7 +379,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place
     above = _before_boundary(tree, memory, line) if boundary else _above(tree, memory, line, what)
     old = tree.index.get(key)
     if old is not None:
-        same = not line.get("parentUuid") or above == tree.parent(old)
+        same = not line.get("parentUuid") or above == tree.parents[old]
         if same or (_follows(what) and old > memory.boundary):
             return _replace(tree, memory, old, what, place)
         what = LineClass(Kind.OTHER) if _reaches(tree, above, old) else what

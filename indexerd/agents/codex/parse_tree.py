@@ -451,9 +451,9 @@ class _Scanner:
         if not prompts:
             return
         ends = set(tree.marks.values())
-        above = tree.parent(prompts[min(count, len(prompts)) - 1])
+        above = tree.parents[prompts[min(count, len(prompts)) - 1]]
         while above >= 0 and tree.kind(above) in _LEADS and above not in ends:
-            above = tree.parent(above)
+            above = tree.parents[above]
         tree.leaf = above
         self._begin("")
         memory.open, memory.pending, memory.asked, memory.event = False, 0, {}, None
