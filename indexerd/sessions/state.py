@@ -97,12 +97,7 @@ class SessionState(Tree):
 
     def leads_to(self, above: int, row: int) -> bool:
         """Return whether `above` is `row` or one of its ancestors."""
-        for ancestor in self.up(row):
-            if ancestor == above:
-                return True
-            if ancestor < above:
-                return False
-        return False
+        return next((at for at in self.up(row) if at <= above), None) == above
 
     def abandoned(self, leaf_id: str | None) -> bool:
         """Return whether a former leaf is known but off the path: its branch was abandoned."""
