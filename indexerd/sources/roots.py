@@ -32,7 +32,7 @@ class Layout(Enum):
     COPIES = "copies"  # of a database's sessions, one file each: our archive's
 
 
-_SUFFIXES = {Layout.FILES: SUFFIXES, Layout.TREE: (".json",), Layout.COPIES: (".zst",)}
+SUFFIXES_OF = {Layout.FILES: SUFFIXES, Layout.TREE: (".json",), Layout.COPIES: (".zst",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SessionRoot:
             return False
         if self.layout in (Layout.DATABASE, Layout.HISTORY):
             return path.rpartition("/")[0] == self.sessions
-        return path.endswith(_SUFFIXES[self.layout])
+        return path.endswith(SUFFIXES_OF[self.layout])
 
     def original(self, path: str) -> str:
         """Return where a file was; of other roots than our archive's, the path itself."""
@@ -92,7 +92,7 @@ def _kept(user: _User, roots: Iterable[SessionRoot]) -> Iterator[SessionRoot]:
 
 def watched(roots: list[SessionRoot]) -> tuple[list[str], list[str]]:
     """List directories to watch recursively, and directories to watch without subdirectories."""
-    trees = [root.sessions for root in roots if root.layout in _SUFFIXES]
+    trees = [root.sessions for root in roots if root.layout in SUFFIXES_OF]
     return trees, [path for root in roots for path in (root.meta, root.data_dir) if path]
 
 

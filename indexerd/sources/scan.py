@@ -13,7 +13,7 @@ import re
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from indexerd.paths import within
 from indexerd.sources.foreign_db import reading
 from indexerd.sources.history import history_at
 from indexerd.sources.opencode import Database, look_at_tree
-from indexerd.sources.roots import SUFFIXES, Layout, SessionRoot
+from indexerd.sources.roots import SUFFIXES, SUFFIXES_OF, Layout, SessionRoot
 from indexerd.sources.tail import Look, look, opened
 from indexerd.times import iso_ms
 
@@ -90,16 +90,12 @@ class SessionDiscovery:
         self, roots: list[SessionRoot], enter: Callable[[str], object] = lambda _path: None
     ) -> ScanResult:
         """Find every session; call `enter(path)` before a directory is listed."""
-        places = {kind: [r.sessions for r in roots if r.layout is kind] for kind in Layout}
-        result = scan(places[Layout.FILES], SUFFIXES, enter)
-        for path in [path for path in result.files if path.endswith(DIGEST_SUFFIX)]:
+        files = {r.sessions: SUFFIXES_OF[r.layout] for r in roots if r.layout in SUFFIXES_OF}
+        result = scan(files, enter)
+        for path in [path for path in result.files if path.endswith((DIGEST_SUFFIX, ".json"))]:
             del result.files[path]  # a meta directory may be below a root
-        tree = scan(places[Layout.TREE], (".json",), enter)
-        looks = ((path, look_at_tree(path)) for path in tree.files)
-        copies = scan(places[Layout.COPIES], (".zst",), enter)
-        result.files |= copies.files | {path: seen for path, seen in looks if seen}
-        result.missing += [*tree.missing, *copies.missing]
-        result.unreadable |= tree.unreadable | copies.unreadable
+            if path.endswith(".json") and (seen := look_at_tree(path)):
+                result.files[path] = seen
         for path, database in self._databases.items():
             try:
                 result.files |= database.sessions()
@@ -156,22 +152,19 @@ def enters(name: str) -> bool:
 
 
 def scan(
-    roots: Iterable[str],
-    suffixes: tuple[str, ...],
-    enter: Callable[[str], object] = lambda _path: None,
+    roots: Mapping[str, tuple[str, ...]], enter: Callable[[str], object] = lambda _path: None
 ) -> ScanResult:
-    """Stat every file below `roots` that ends in a suffix and does not start with a dot.
+    """Stat every file below a root that ends in one of its suffixes and does not start with a dot.
 
     Calls `enter(path)` before it lists a directory, so that a watcher misses nothing.
     """
-    result, waiting = ScanResult(), list[str]()
-    for root in roots:
-        (waiting if os.path.isdir(root) else result.missing).append(root)  # noqa: PTH112 - text
+    result = ScanResult(missing=[root for root in roots if not os.path.isdir(root)])  # noqa: PTH112 - text
+    waiting = [(root, suffixes) for root, suffixes in roots.items() if root not in result.missing]
     while waiting and not result.partial:
-        path = waiting.pop()
+        path, suffixes = waiting.pop()
         enter(path)
         try:
-            waiting += _list(path, suffixes, result)
+            waiting += ((inner, suffixes) for inner in _list(path, suffixes, result))
         except (FileNotFoundError, NotADirectoryError):
             continue  # removed or replaced since it was listed
         except OSError as bad:  # of listing, or of a stat

@@ -182,7 +182,7 @@ class Watch:
         elif enters(name) and any(within(directory, tree) for tree in self._trees):
             self._rescan |= bool(mask & In.IN_MOVED_FROM)
             if mask & _NEW:
-                for inner in scan([path], SUFFIXES, self.add).files:
+                for inner in scan({path: SUFFIXES}, self.add).files:
                     self._hint(inner)
 
     def _hint(self, path: str) -> None:

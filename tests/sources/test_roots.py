@@ -99,7 +99,7 @@ def test_a_path_with_dots_is_in_no_store(home: Path, words: str) -> None:
 
 def test_missing_or_unreadable_directories_are_no_deletion(tmp_path):
     """S3.27: files below them do not count as deleted."""
-    result = scan([str(tmp_path), f"{tmp_path}/no"], (".jsonl",))
+    result = scan(dict.fromkeys([str(tmp_path), f"{tmp_path}/no"], (".jsonl",)))
     assert result.missing == [f"{tmp_path}/no"]
     assert result.unseen(f"{tmp_path}/no/s.jsonl")
     assert not result.unseen(f"{tmp_path}/s.jsonl")
