@@ -100,8 +100,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     first: str = ""  # identifies the first entry: the same in all copies of one history
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
     provider: str = ""  # of the models, for entries that name none
-    tokens: tuple[int, int, int, int] | None = None  # the agent's sums: input, output, cache r/w
-    # By day since the epoch (UTC) and model, if the agent keeps sums; they add up to `tokens`.
+    # If the agent keeps sums, by day since the epoch (UTC) and model: input, output, cache r/w.
     tokens_on: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
     context: ContextUse = ContextUse()
     recap: tuple[int, str] = (0, "")  # what the agent told of the rows before this one, a line
@@ -147,6 +146,11 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     def index(self) -> dict[str, int]:
         """Rows by id; for an id that repeats, the last row."""
         return {entry_id: row for row, entry_id in enumerate(self.ids) if entry_id}
+
+    @property
+    def tokens(self) -> tuple[int, ...] | None:
+        """The agent's sums of the whole session, if it keeps them."""
+        return tuple(map(sum, zip(*self.tokens_on.values(), strict=True))) or None
 
     def kind(self, row: int) -> Kind:
         return KINDS[self.codes[row] & KIND_MASK]

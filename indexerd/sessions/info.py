@@ -49,7 +49,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     compactions: int = 0
     born_ms: int = 0  # when the file was begun; history copied into it is older
     first: str = ""  # identifies the first entry: the same in all copies of one history
-    tokens: tuple[int, int, int, int] | None = None  # the agent's own sums, if it keeps them
+    tokens: tuple[int, ...] | None = None  # the agent's own sums, if it keeps them
     in_database: bool = False  # in a database: the path is the database's, then the id
     base_names: tuple[str, ...] = ()  # names of the other files in which its history begins
     missing_base: str = ""  # the thread with earlier history whose file was not found

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from operator import add
 from typing import Any
 
 import msgspec
@@ -72,7 +73,6 @@ class Memory(msgspec.Struct):
     # tokens: in a fork codex continues its parent's sums, or starts at 0
     total: Sums = (0, 0, 0)  # codex's newest sums
     outside: Sums | None = None  # those before a review, which has its own, while that runs
-    spent: Sums = (0, 0, 0)  # by this session itself
     model: str = ""
     # turns
     turn: str = ""  # id of the current turn, if it has one
@@ -173,7 +173,6 @@ class _Scanner:
                     self._item(line)
             tree.seen += len(tree.ids) == rows
         if self.memory.copies:  # everything so far was copied
-            self.memory.spent = (0, 0, 0)
             self._mark_copied()
 
     def _payload(self, kind: str, item: Fields) -> None:
@@ -224,15 +223,13 @@ class _Scanner:
             start, header.session_id, asks, self.at, total=old.total, model=old.model
         )
         self.memory.began = start
-        if old.thread == header.session_id:  # a revert
-            self.memory.spent = old.spent
-        else:
+        if old.thread != header.session_id:  # no revert
             tree.name, tree.named_by_person = None, False  # was the origin's
             self._mark_copied()
 
     def _mark_copied(self) -> None:
         tree = self.tree
-        tree.copied, tree.tokens = len(tree), None
+        tree.copied = len(tree)
         tree.tokens_on.clear()
         if tree.header is not None and tree.header.subagent:
             tree.openings.clear()  # its own first prompt counts
@@ -478,13 +475,10 @@ class _Scanner:
         # A sum that falls, or equals the last call's, started at 0: `exec resume`.
         starts = falls or (last and sums == newest and sums != memory.total)
         old = (0, 0, 0) if starts else memory.total
-        sent, cached, output = (memory.spent[at] + sums[at] - old[at] for at in range(3))
-        memory.total, memory.spent = sums, (sent, cached, output)
-        before, new = self.tree.tokens or (0, 0, 0, 0), (max(0, sent - cached), output, cached, 0)
-        self.tree.tokens, key = new, (self.at // DAY_MS, memory.model)
-        booked = self.tree.tokens_on.get(key, (0, 0, 0, 0))
-        changes = zip(booked, new, before, strict=True)
-        self.tree.tokens_on[key] = tuple([old + now - then for old, now, then in changes])
+        sent, cached, output = (now - then for now, then in zip(sums, old, strict=True))
+        memory.total, key = sums, (self.at // DAY_MS, memory.model)
+        more, booked = (max(0, sent - cached), output, cached, 0), self.tree.tokens_on.get(key)
+        self.tree.tokens_on[key] = tuple(map(add, more, booked)) if booked else more
 
 
 def _sums(counts: Fields) -> Sums:
