@@ -94,7 +94,7 @@ class Message(NamedTuple):
 
 
 class Records(ABC):
-    """The records of one session."""
+    """The records of one session; calling it reads a line, as `Lines` do."""
 
     session: Record  # made by `_session_of`
 
@@ -128,7 +128,7 @@ class Records(ABC):
             blocks.append(Block(_line(line | {"parts": parts}), place))
         return blocks
 
-    def full_line(self, offset: int, _length: int) -> bytes:
+    def __call__(self, offset: int, _length: int) -> bytes:
         """Return the message at an offset with all its text.
 
         An answer that means little without the message it answers, like a summary, has that

@@ -16,7 +16,7 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.sources.compressed import decompressed
 from indexerd.sources.foreign_db import DatabaseFiles, files_of, reading
 from indexerd.sources.opencode import DatabaseRecords, Records, Tables
-from indexerd.sources.tail import Look
+from indexerd.sources.tail import Block, Look
 
 _ROWS = {  # the rows of a session, by table
     "session": "id = :id",
@@ -75,6 +75,11 @@ def in_copy(path: str) -> Iterator[Records]:
     with _opened(decompressed(path)) as db:
         tables = Tables(db, DatabaseFiles(Look(0, 0, 0, 0), None, shm=False))
         yield DatabaseRecords(db, tables.one(session_id)[0])
+
+
+def lines_in_copy(path: str) -> list[Block]:
+    with in_copy(path) as records:
+        return records.brief_lines()
 
 
 def exported(data: bytes) -> dict[str, Any]:

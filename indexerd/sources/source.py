@@ -17,14 +17,13 @@ from indexerd.sources import tail
 from indexerd.sources.compressed import in_compressed, lines_in_compressed
 from indexerd.sources.history import has_history, in_history, lines_in_history, look_in_history
 from indexerd.sources.opencode import (
-    Records,
     TreeRecords,
     in_database,
     load_from_database,
     look_at_tree,
     look_in_database,
 )
-from indexerd.sources.opencode_copy import in_copy
+from indexerd.sources.opencode_copy import in_copy, lines_in_copy
 from indexerd.sources.tail import Block, Cursor, Lines, Look, Read, Tail, Verdict
 
 LookAt = Callable[[str], Look | None]
@@ -88,28 +87,15 @@ def _loading(look: LookAt, lines_in: Callable[[str], Pieces]) -> Load:
     return load
 
 
-def _opencode(
-    look: LookAt,
-    opened: Callable[[str], AbstractContextManager[Records]],
-    load: Load | None = None,
-) -> Source:
-    @contextmanager
-    def lines(path: str) -> Iterator[Lines]:
-        with opened(path) as records:
-            yield records.full_line
-
-    def lines_in(path: str) -> list[Block]:
-        with opened(path) as records:
-            return records.brief_lines()
-
-    return Source(look, lines, load or _loading(look, lines_in))
-
-
 PLAIN = Source(tail.look, tail.lines)
 ZST = Source(tail.look, in_compressed, _loading(tail.look, lines_in_compressed))
-DATABASE = _opencode(look_in_database, in_database, load_from_database)
-COPY = _opencode(tail.look, in_copy)
-TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)))
+DATABASE = Source(look_in_database, in_database, load_from_database)
+COPY = Source(tail.look, in_copy, _loading(tail.look, lines_in_copy))
+TREE = Source(
+    look_at_tree,
+    lambda path: nullcontext(TreeRecords(path)),
+    _loading(look_at_tree, lambda path: TreeRecords(path).brief_lines()),
+)
 HISTORY = Source(look_in_history, in_history, _loading(look_in_history, lines_in_history))
 
 
