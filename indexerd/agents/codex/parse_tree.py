@@ -68,7 +68,7 @@ class Memory(msgspec.Struct):
     start: int = 0  # this file's first row
     thread: str = ""  # the session whose file this is
     asks: int = PROMPT  # the code of a prompt
-    first_ms: int = 0  # time of this file's first line
+    first_ms: int = 0  # time of this file's first line, or of the first copied one
     copies: int = 0  # _BY_TIME or _BY_TURN while the lines are copies
     # tokens: in a fork codex continues its parent's sums, or starts at 0
     total: Sums = (0, 0, 0)  # codex's newest sums
@@ -209,8 +209,8 @@ class _Scanner:
             tree.git_branch = branch or tree.git_branch
         else:
             if len(tree) == self.memory.start:
-                self.memory.copies = _BY_TIME
-                # Early forks name their origin only by the copy of its header.
+                self.memory.copies, self.memory.first_ms = _BY_TIME, self.at
+                # Early forks name their origin only by the copy of its header, seconds after theirs.
                 tree.header = replace(header, parent_id=header.parent_id or own or None)
             return
         tree.provider = name_of(meta.get("model_provider")) or tree.provider

@@ -140,13 +140,15 @@ def test_token_counts_add_up_over_restarted_sums(bare_world: World) -> None:
     assert used(grew) == (6000 + 9100, 60 + 18)
 
 
-@pytest.mark.parametrize("form", ["plain", "migrated", "compressed"])
+@pytest.mark.parametrize("form", ["plain", "early", "migrated", "compressed"])
 def test_copied_history_is_not_counted(bare_world: World, form: str) -> None:
     """S1.16, S3.2, S3.18: copied lines have the copy's time, and after a migration no header."""
     parent = Rollout(1, 0)
     parent.turn("Rewrite the parser, please.", "src/parser.py", given=50_000)
     parent.turn("Now its tests.", "tests/test_parser.py", given=70_000)
-    fork = Rollout(2, 200, forked_from_id=parent.id)
+    early = form == "early"  # made seconds before the copy, without ids of origin and turns
+    fork = Rollout(2, 200, **{} if early else {"forked_from_id": parent.id})
+    fork.at += 6 if early else 0
     spawn = {"parent_thread_id": parent.id, "depth": 1, "agent_nickname": "Gauss"}
     helper = Rollout(3, 300, source={"subagent": {"thread_spawn": spawn}})
     home, migrated = bare_world.root / "home", form == "migrated"
@@ -155,6 +157,8 @@ def test_copied_history_is_not_counted(bare_world: World, form: str) -> None:
     later = 0.1 if form == "plain" else 30
     fork.turn("Document it.", "docs/parser.md", given=3000, later=later)
     helper.turn("Review the lexer.", "src/lexer.py", given=2000, later=later)
+    for line in fork.lines if early else ():
+        line["payload"].pop("turn_id", None)
     for rollout in (parent, fork, helper):
         rollout.write(home, numbered=migrated)
         if form == "compressed" and rollout is not parent:
