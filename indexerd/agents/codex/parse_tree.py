@@ -210,7 +210,7 @@ class _Scanner:
         else:
             if len(tree) == self.memory.start:
                 self.memory.copies, self.memory.first_ms = _BY_TIME, self.at
-                # Early forks name their origin only by the copy of its header, seconds after theirs.
+                # Early forks name their origin only by the copy of its header, made seconds later.
                 tree.header = replace(header, parent_id=header.parent_id or own or None)
             return
         tree.provider = name_of(meta.get("model_provider")) or tree.provider

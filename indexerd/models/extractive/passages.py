@@ -1,9 +1,8 @@
 """Answer a question about a session with the passages of it that fit best, one of a message.
 
-A passage is worth what its best sentence is: the rarity of the question's terms in it and, less, in
-the rest of the passage and in the prompt that this replies to. A reason, a number or a name counts
-if the question asks for one, a sentence without news less, the last message of a turn more than
-those on the way, the user's less than the agent's, unless the question is about the user.
+A passage is worth the rarity of the question's terms in it and, less, in the prompt that it replies
+to. A reason, a number or a name counts if the question asks for one, the last message of a turn
+more than those on the way, the user's less than the agent's, unless the question is about the user.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from math import log
 from typing import Any, NamedTuple
 
 from indexerd.entries import Question
-from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import OF_CLIENT, terms
 from indexerd.privacy.patterns import lazy_pattern
 
@@ -25,11 +23,9 @@ NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
 )
-# What a term counts that is only in the passage; in the prompt; in a prompt that has all of them.
-SAME, PROMPT, ASKED = 0.6, 0.5, 0.9
-FITS, FEW, ASKS = 1.5, 0.7, 0.5  # a sentence of the kind asked for; with no news; a question
-SAID = 0.6  # an announcement
-LAST, USER, TOLD = 1.5, 0.6, 2.5  # a turn's last message; the user's; if it is asked for
+PROMPT, FITS = 0.5, 1.5  # a term that is only in the prompt; a passage of the kind asked for
+LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
+_LONG = 20  # passages of a message, which halve its worth
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 _SENTENCES = lazy_pattern(
@@ -79,9 +75,8 @@ def answer(question: Question) -> dict[str, Any]:
         quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
         excerpt = " ".join(passage.excerpt.split())
         citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
-    alone = not others or others[0].score < 0.85 * first.score
-    sure = "medium" if first.share >= 0.5 else "low"  # noqa: PLR2004 - of the question
-    sure = "high" if alone and first.share >= 0.75 else sure  # noqa: PLR2004 - of the question
+    alone = not others or others[0].score < 0.8 * first.score
+    sure = ("high" if alone else "medium") if first.share >= 0.5 else "low"  # noqa: PLR2004 - of the question
     markdown = "\n\n".join(quotes)
     return {"answerMarkdown": markdown, "confidence": sure, "citations": citations}
 
@@ -107,37 +102,35 @@ def _ranked(question: Question) -> list[_Passage]:
     roles = [*(role for _, role, _ in question.sections), "user"]
     ranked, prompt = list[_Passage](), dict[str, float]()
     for entry, read in enumerate(entries):
-        last = roles[entry] == "assistant" and roles[entry + 1] == "user"
+        asks, last = roles[entry] == "user", roles[entry : entry + 2] == ["assistant", "user"]
+        prompt = {} if asks else prompt
         factor = LAST if last else 1.0
-        if roles[entry] == "user":
-            factor, prompt = TOLD if of_user else USER, {}
-        factor /= 1 + len(read) / 30  # a long message has many chances
+        if asks:
+            factor = TOLD if of_user else USER
+        factor /= 1 + len(read) / _LONG  # a long message has many chances
         best = _Passage(0, 0, entry, "", 0)
         for text, there in read:
-            if OF_CLIENT.match(text):
+            if OF_CLIENT.match(text) or not (there or (last and prompt)):
                 continue
-            if not there and not (last and prompt):
-                continue
-            weighed = prompt | {term: SAME * weights[term] for term in there}
-            base = sum(weighed.values())
-            for part in _SENTENCES.finditer(text):
-                said = terms(part[0])
-                more = (weights[term] - weighed.get(term, 0) for term in said & wanted)
-                share = (base + sum(more)) / whole
-                score = factor * share * (0.25 + 0.75 * share)
-                score *= FITS if any(kind.search(part[0]) for kind in kinds) else 1
-                score *= FEW if len(said - wanted) < 3 else 1  # noqa: PLR2004 - terms
-                score *= SAID if lexicon.SPEAKING.match(part[0].lstrip()) else 1
-                score *= ASKS if part[0].endswith(("?", "？")) and not of_user else 1  # noqa: RUF001 - wide
-                if score > best.score:
-                    best = _Passage(score, share, entry, text, part.start())
+            share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
+            score = factor * share * (0.25 + 0.75 * share)
+            score *= FITS if any(kind.search(text) for kind in kinds) else 1
+            if score > best.score:
+                best = _Passage(score, share, entry, text, _start(text, weights))
         if best.score:
             ranked.append(best)
-        if roles[entry] == "user":
+        if asks:
             there = frozenset[str]().union(*(found for _, found in read))
-            worth = ASKED if there >= wanted else PROMPT
-            prompt = {term: worth * weights[term] for term in there}
+            prompt = {term: PROMPT * weights[term] for term in there}
     return sorted(ranked, key=lambda passage: -passage.score)
+
+
+def _start(text: str, weights: dict[str, float]) -> int:
+    """Return where the sentence with the rarest of the terms starts."""
+    return max(
+        _SENTENCES.finditer(text),
+        key=lambda part: sum(weights.get(term, 0) for term in terms(part[0])),
+    ).start()
 
 
 def passages(text: str) -> Iterator[str]:
