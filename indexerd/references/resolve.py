@@ -91,38 +91,14 @@ def _distance(here: str | None, cwd: str) -> int:
     return _ABOVE if within(here, cwd) else _ELSEWHERE
 
 
-class _Lookup(dict[str, set[str]]):
-    """Values by key, and keys by prefix."""
-
-    _ordered: Sequence[str] = ()
-
-    def add(self, key: str, value: str) -> None:
-        self.setdefault(key, set()).add(value)
-
-    def drop(self, key: str, value: str) -> None:
-        self[key].discard(value)
-        if not self[key]:
-            del self[key]
-            self._ordered = ()
-
-    def begun(self, begin: str) -> Sequence[str]:
-        if len(self._ordered) != len(self):
-            self._ordered = sorted(self)
-        keys, end = self._ordered, begin + "\U0010ffff"
-        return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
-
-    def any_of(self, keys: Iterable[str]) -> set[str]:
-        return set[str]().union(*(self.get(key, ()) for key in keys))
-
-
 class Names:
     """The names of all sessions; one thread at a time."""
 
     def __init__(self, rows: Iterable[Named] = ()) -> None:
         self._rows: dict[str, Named] = {}  # by id
-        self._ids = _Lookup()  # by id in lower case
-        self._names = _Lookup()  # ids, by folded name
-        self._words = _Lookup()  # folded names, by word
+        self._ids: dict[str, str] = {}  # by id in lower case
+        self._ordered: list[str] = []  # ids in lower case, or nothing
+        self._names: dict[str, set[str]] = {}  # ids, by folded name
         for row in rows:
             self.put(row)
 
@@ -130,22 +106,22 @@ class Names:
         old = self._rows.get(row.session_id)
         if old is None or old.aliases != row.aliases:
             self.forget(row.session_id)
-            self._ids.add(row.session_id.lower(), row.session_id)
+            self._ids[row.session_id.lower()] = row.session_id
+            self._ordered = []
             for key in _keys(row):
-                self._names.add(key, row.session_id)
-                for word in key.split():
-                    self._words.add(word, key)
+                self._names.setdefault(key, set()).add(row.session_id)
         self._rows[row.session_id] = row
 
     def forget(self, session_id: str) -> None:
         row = self._rows.pop(session_id, None)
         if row is None:
             return
-        self._ids.drop(session_id.lower(), session_id)
+        self._ids.pop(session_id.lower(), None)
+        self._ordered = []
         for key in _keys(row):
-            self._names.drop(key, session_id)
-            for word in set(key.split()) if key not in self._names else ():
-                self._words.drop(word, key)
+            self._names[key].discard(session_id)
+            if not self._names[key]:
+                del self._names[key]
 
     def resolve(
         self,
@@ -167,9 +143,8 @@ class Names:
             hint = f"an id, the first {PREFIX_MIN} or more characters of one, or a name"
             raise UsageError("not a session reference", hint=hint)
         here = cwd if scope == "project" else None
-        same = self._ids.get(ref.lower(), set())
-        if ref in same or len(same) == 1:
-            return Match(ref if ref in same else next(iter(same)), "id")
+        if own := ref if ref in self._rows else self._ids.get(ref.lower()):
+            return Match(own, "id")
         begun = self._begun_ids(ref) if len(ref) >= PREFIX_MIN else set()
         if len(begun) == 1 and exclude not in begun:
             return Match(begun.pop(), "prefix")
@@ -250,7 +225,10 @@ class Names:
         return not (is_word and self._apart(key)) and _leads(found, is_word=is_word)
 
     def _begun_ids(self, begin: str) -> set[str]:
-        return self._ids.any_of(self._ids.begun(begin.lower()))
+        begin, ids = begin.lower(), self._ordered or sorted(self._ids)
+        self._ordered = ids
+        begun = ids[bisect_left(ids, begin) : bisect_left(ids, begin + "\U0010ffff")]
+        return {self._ids[key] for key in begun}
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
         scopes = {key: _distance(here, self._rows[key].cwd) for key in ids if key != exclude}
@@ -306,14 +284,17 @@ class Names:
         """Whether a typed name is a name with letters missing, extra or swapped in some words."""
         typed, words = key.split(), name.split()
         pairs = [(one, other) for one, other in zip(typed, words, strict=False) if one != other]
-        return len(typed) == len(words) and all(
-            one not in self._words and is_slip(one, other) for one, other in pairs
-        )
+        slips = len(typed) == len(words) and all(is_slip(*pair) for pair in pairs)
+        return slips and not self._has(one for one, _ in pairs)
 
     def _apart(self, word: str) -> bool:
         """Whether a name has a typed word as two words: "backup" may be "back up"."""
-        pairs = [f"{word[:cut]} {word[cut:]}" for cut in range(1, len(word))]
-        return any(pair in name for pair in pairs for name in self._words.get(pair.split()[0], ()))
+        return self._has(f"{word[:cut]} {word[cut:]}" for cut in range(1, len(word)))
+
+    def _has(self, words: Iterable[str]) -> bool:
+        """Whether some name has one of these words, or pairs of words."""
+        names = f" {' | '.join(self._names)} "
+        return any(f" {each} " in names for each in words)
 
     def _may_mean(self, ref: str, found: Candidate) -> bool:
         """Whether a session's name has the words of a reference, and not just in another order.
@@ -364,9 +345,8 @@ class Names:
         prefix = (args.prefix or "").strip()
         key = folded(prefix)  # its last word may be incomplete
         if prefix:
-            names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
-            begun = self._names.any_of(name for name in names if f" {key}" in f" {name}")
-            rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
+            named = (ids for name, ids in self._names.items() if f" {key}" in f" {name}")
+            rows = map(self._rows.__getitem__, self._begun_ids(prefix).union(*named))
         live = [row for row in rows if row.live]
         found = self._newest_near(live, args)
 
