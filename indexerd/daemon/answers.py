@@ -62,22 +62,20 @@ class Answers:
         """
         if row := self._store.get(ref):  # a new session is in the store before its name is known
             return row
-        scope: params.Scope = "project" if cwd else "all"
-        return self.by_id(self.match(ref, cwd=cwd, scope=scope, fuzzy=fuzzy).session_id)
+        return self.by_id(self.match(ref, cwd=cwd, fuzzy=fuzzy).session_id)
 
     def match(
         self,
         ref: str,
         *,
         cwd: str | None = None,
-        scope: params.Scope = "all",
         exclude: str | None = None,
         fuzzy: bool = True,
     ) -> Match:
         """Find the session that a reference means, by its name or else by a search."""
         search = partial(best_sessions, self._texts, limit=CANDIDATES_MAX)
         return self.name_index.now().resolve(
-            ref, cwd=cwd, scope=scope, exclude=exclude, fuzzy=fuzzy, search=search
+            ref, cwd=cwd, exclude=exclude, fuzzy=fuzzy, search=search
         )
 
     def row_of(self, args: RefParams | SessionParams) -> Row:
@@ -91,8 +89,8 @@ class Answers:
         return row
 
     def resolve(self, args: params.Resolve) -> Row:
-        scope = args.scope or "project"
-        match = self.match(args.ref, cwd=args.cwd, scope=scope, exclude=args.exclude)
+        cwd = None if args.scope == "all" else args.cwd
+        match = self.match(args.ref, cwd=cwd, exclude=args.exclude)
         name = self.by_id(match.session_id)["name"]
         answer: Row = {"sessionId": match.session_id, "name": name, "how": match.how}
         return answer if match.score is None else answer | {"score": round(match.score, 3)}

@@ -122,10 +122,8 @@ class _Prompt:
         word, args = _MEANT + reference.ref.lower(), self._args
         if row := self._known(self._kept.get(word)):
             return row
-        scope = self._limits.scope if args.cwd else "all"
-        match = self._services.rows.match(
-            reference.ref, cwd=args.cwd, scope=scope, exclude=args.session_id
-        )
+        cwd = args.cwd if self._limits.scope == "project" else None
+        match = self._services.rows.match(reference.ref, cwd=cwd, exclude=args.session_id)
         self.fresh[word] = match.session_id
         return self._services.rows.by_id(match.session_id)
 

@@ -1,7 +1,7 @@
 """Resolve references (`@@name`) to sessions, with the ids and names of all sessions in memory.
 
 The order: exact id, unique id prefix, exact name, a name with typos, search; never a guess. With a
-cwd and the scope "project", sessions in and below it come first, then those above, then all others.
+cwd, sessions in and below it come first, then those above, then all others.
 A substituted letter is no typo ("sprint", "spring"), and neither is a word that some name contains
 as typed. A search resolves only if one session has all words and clearly leads; else the best of
 those whose name, tags or summary have the words are the candidates of the error.
@@ -22,7 +22,7 @@ from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.paths import within
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.params import Complete, Scope
+from indexerd.protocol.params import Complete
 from indexerd.search.query import indexable, is_slip, stem, stop_words, without_references
 from indexerd.search.ranking import Candidate
 from indexerd.store.store import Named, StateStore, named
@@ -128,7 +128,6 @@ class Names:
         ref: str,
         *,
         cwd: str | None = None,
-        scope: Scope = "project",
         exclude: str | None = None,
         fuzzy: bool = True,
         search: Search = lambda _: (),
@@ -142,36 +141,35 @@ class Names:
         if not ref or len(ref) > _REF_MAX:
             hint = f"an id, the first {PREFIX_MIN} or more characters of one, or a name"
             raise UsageError("not a session reference", hint=hint)
-        here = cwd if scope == "project" else None
         if own := ref if ref in self._rows else self._ids.get(ref.lower()):
             return Match(own, "id")
         begun = self._begun_ids(ref) if len(ref) >= PREFIX_MIN else set()
         if len(begun) == 1 and exclude not in begun:
             return Match(begun.pop(), "prefix")
         is_id = _WHOLE_ID.fullmatch(ref) is not None
-        if not is_id and (named := self._nearest(self._names.get(folded(ref), ()), here, exclude)):
+        if not is_id and (named := self._nearest(self._names.get(folded(ref), ()), cwd, exclude)):
             live = named if len(named) == 1 else [key for key in named if self._rows[key].live]
             if len(live) != 1:
                 raise self._ambiguous(dict.fromkeys(named))
             return Match(live[0], "name")
         if len(begun) > 1:
-            raise self._ambiguous(dict.fromkeys(begun), here, exclude)
+            raise self._ambiguous(dict.fromkeys(begun), cwd, exclude)
         if is_id:
             raise NotFoundError("no session has this id")
-        near = self._mistyped(ref, here, exclude)
+        near = self._mistyped(ref, cwd, exclude)
         if len(near) == 1 and fuzzy:
             return Match(*next((key, "fuzzy", score) for key, score in near.items()))
         if near:
-            raise self._ambiguous(near, here)
+            raise self._ambiguous(near, cwd)
         found = search(ref.replace("-", " "))
         try:
-            return self._by_search(ref, found, here, exclude, fuzzy=fuzzy)
+            return self._by_search(ref, found, cwd, exclude, fuzzy=fuzzy)
         except (NotFoundError, AmbiguousError):
             begun = self._begun_ids(ref) if any(map(str.isdecimal, ref)) else set()
             if not begun or len(ref) >= PREFIX_MIN:
                 raise
         short = f"{ref} is too short for an id: type at least {PREFIX_MIN} characters"
-        raise self._ambiguous(dict.fromkeys(begun), here, exclude, text=short)
+        raise self._ambiguous(dict.fromkeys(begun), cwd, exclude, text=short)
 
     def _by_search(
         self,

@@ -11,7 +11,6 @@ from indexerd.meta.model import MetaFile
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
-from indexerd.protocol.params import Scope
 from indexerd.references.inject import InjectionCache
 from indexerd.references.resolve import Match
 from indexerd.settings import Settings
@@ -21,7 +20,7 @@ from indexerd.sources.session_reader import SessionReaderPool
 class NamedRows(Protocol):
     """Rows, and the names by which sessions are found."""
 
-    def match(self, ref: str, *, cwd: str | None, scope: Scope, exclude: str | None) -> Match: ...
+    def match(self, ref: str, *, cwd: str | None, exclude: str | None) -> Match: ...
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]: ...
     def by_id(self, session_id: str) -> dict[str, Any]: ...
     def meta(self, row: dict[str, Any]) -> MetaFile | None: ...

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError
-from indexerd.references.resolve import Match, Names, Scope
+from indexerd.references.resolve import Match, Names
 from indexerd.search.ranking import best_sessions
 from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
@@ -122,13 +122,13 @@ UNKNOWN = (
 
 @pytest.mark.parametrize("ref", UNKNOWN)
 @pytest.mark.parametrize("name", ["{}", "continue session {} please", "{}x"])
-@pytest.mark.parametrize("scope", ["project", "all"])
-def test_an_id_that_no_session_has_is_no_name(ref: str, name: str, scope: Scope) -> None:
+@pytest.mark.parametrize("cwd", [HERE, None])
+def test_an_id_that_no_session_has_is_no_name(ref: str, name: str, cwd: str | None) -> None:
     """S4.26: a session that mentions the id is neither resolved nor offered."""
     names = index(session(1, name.format(ref)), session(2, "Else"))
     for fuzzy in (True, False):
         with pytest.raises(NotFoundError):
-            names.resolve(ref, cwd=HERE, scope=scope, fuzzy=fuzzy)
+            names.resolve(ref, cwd=cwd, fuzzy=fuzzy)
     names.put(session(3, "Theirs")._replace(session_id=ref))
     assert names.resolve(ref) == (ref, "id", None)
 
