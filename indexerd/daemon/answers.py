@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from indexerd.meta.sidecar import footer, listed, read_all
 from indexerd.paths import directory_of, meta_name, user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
-from indexerd.references.resolve import CANDIDATES_MAX, Match, NameIndex
+from indexerd.references.resolve import CANDIDATES_MAX, Match, Names
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import best_sessions, search
 from indexerd.sessions.family import Link, by_age, depth_first, member
+from indexerd.store.store import named
 
 MEMBERS_MAX = 500  # sessions of a family
 PROJECTS_MAX, TAGS_MAX = 500, 40  # in one answer
@@ -53,7 +54,21 @@ class Answers:
         self._behind = behind
         self._texts = texts
         self._store = texts.store
-        self.name_index = NameIndex(texts.store)
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self._store.names())
+
+    def renamed(self, rows: Mapping[str, Row | None]) -> None:
+        """Apply new rows to the names; None: the session is no longer there."""
+        if "_names" not in vars(self):  # they will be loaded with these rows
+            return
+        for session_id, row in rows.items():
+            if row is None:
+                self._names.forget(session_id)
+            else:
+                other = row.get("metaName")
+                self._names.put(named(row, (other,) if other else ()))
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> Row:
         """Return the row of the session that a reference means.
@@ -74,9 +89,7 @@ class Answers:
     ) -> Match:
         """Find the session that a reference means, by its name or else by a search."""
         search = partial(best_sessions, self._texts, limit=CANDIDATES_MAX)
-        return self.name_index.now().resolve(
-            ref, cwd=cwd, exclude=exclude, fuzzy=fuzzy, search=search
-        )
+        return self._names.resolve(ref, cwd=cwd, exclude=exclude, fuzzy=fuzzy, search=search)
 
     def row_of(self, args: RefParams | SessionParams) -> Row:
         ref = args.ref if isinstance(args, RefParams) else args.session
@@ -96,7 +109,7 @@ class Answers:
         return answer if match.score is None else answer | {"score": round(match.score, 3)}
 
     def complete(self, args: params.Complete) -> Row:
-        return {"items": self.name_index.now().complete(args, time.time())}
+        return {"items": self._names.complete(args, time.time())}
 
     def list(self, args: params.List) -> Row:
         rows, cursor = self._store.page(**msgspec.structs.asdict(args))

@@ -102,7 +102,7 @@ class Daemon:
         self.answers = Answers(
             library.index, home=library.home, behind=lambda: library.texts.unread
         )
-        self.pipeline.on_rows = self.answers.name_index.changed
+        self.pipeline.on_rows = self.answers.renamed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.api = self._api()
         self.auto_digests = AutoDigests(

@@ -25,7 +25,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.params import Complete
 from indexerd.search.query import indexable, is_slip, stem, stop_words, without_references
 from indexerd.search.ranking import Candidate
-from indexerd.store.store import Named, StateStore, named
+from indexerd.store.store import Named
 from indexerd.times import age, iso_of_ms
 
 PREFIX_MIN = 6  # characters of an id
@@ -387,27 +387,3 @@ def _leads(found: Sequence[Candidate], *, is_word: bool) -> bool:
     whole = max((other.score for other in others if other.matched == other.total), default=0.0)
     best = max((other.score for other in others), default=0.0)
     return first.score >= max(_LEAD * best, _CLEAR * whole)
-
-
-class NameIndex:
-    """The names of a store's sessions, built on first use and kept up to date."""
-
-    def __init__(self, store: StateStore) -> None:
-        self._store = store
-        self._names: Names | None = None
-
-    def now(self) -> Names:
-        if self._names is None:
-            self._names = Names(self._store.names())
-        return self._names
-
-    def changed(self, rows: Mapping[str, dict[str, Any] | None]) -> None:
-        """Apply new rows; None: the session is no longer there."""
-        if self._names is None:
-            return
-        for session_id, row in rows.items():
-            if row is None:
-                self._names.forget(session_id)
-            else:
-                other = row.get("metaName")
-                self._names.put(named(row, (other,) if other else ()))
