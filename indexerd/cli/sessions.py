@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from indexerd.amounts import cost, count, dollars, duration
+from indexerd.amounts import cost, count, dollars
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -258,9 +258,6 @@ def status(answer: Any) -> Iterator[str]:
     facts = {"watches": watches, "models": answer["models"]["usable"]}
     facts["sessions"] = f"{answer['sessions']:,}" + (f" ({', '.join(parts)})" if parts else "")
     yield from render.fields(answer | facts, _STATUS)
-    if answer.get("textPercent") is not None:
-        left = f"about {duration(1000 * answer['textSecondsLeft'])} left"
-        yield f"{answer['textPercent']} % of new text is searchable, {left}"
     if soon := answer["deletedSoon"]:
         yield from ("", *render.paragraph(f"{soon['cause']}\n{soon['cure']}"))
     for problem in answer["problems"]:

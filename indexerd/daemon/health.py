@@ -58,7 +58,6 @@ class Status:
         kinds = dict[str, int]()
         with suppress(StateError):  # `problems` has it
             kinds = pipeline.library.store.kinds()
-        percent, left = pipeline.library.texts.progress or (None, None)
         return {
             "state": self.state(),
             "sessions": len(pipeline.known),
@@ -67,8 +66,6 @@ class Status:
             "indexing": len(pipeline.running),
             "running": sorted(pipeline.running),
             "textPending": pipeline.library.texts.unread,
-            "textPercent": percent,
-            "textSecondsLeft": left,
             "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
             "models": {
                 "usable": [model.key for model in pipeline.models.available()],

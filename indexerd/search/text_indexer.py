@@ -35,7 +35,6 @@ from indexerd.times import iso_ms
 
 BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
-_KNOWN_SECONDS, _KNOWN_SHARE = 2.0, 0.05  # read before the time left is estimated
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
 _RULES = "13"  # version of the rules for facts; a new one makes all sessions be read again
 
@@ -73,16 +72,11 @@ class TextIndexer:
     ripe: bool = False  # whether a commit is due
     _unread: dict[str, None] = field(default_factory=dict)  # sessions with unread text
     _pass: int = 0  # how many of them this pass has left to read; later ones wait for the next
-    _began: float = 0.0  # when the queue was last empty
-    _wanted: int = 0  # its most since then
     _ripened: float = 0.0  # when a commit was last due, on the monotonic clock
 
     def want(self, session_ids: Iterable[str]) -> None:
         """Queue sessions with new lines."""
-        if not self._unread:
-            self._began, self._wanted = monotonic(), 0
         self._unread |= dict.fromkeys(session_ids)
-        self._wanted = max(self._wanted, len(self._unread))
 
     def resume(self, infos: Iterable[SessionInfo]) -> None:
         """Queue the sessions whose text is not completely in the index."""
@@ -98,18 +92,6 @@ class TextIndexer:
     def lacks(self, session_id: str) -> bool:
         """Return whether a session has unread text."""
         return session_id in self._unread or session_id in self.index.lost
-
-    @property
-    def progress(self) -> tuple[int, int] | None:
-        """Return the percentage of queued sessions that is read, and the seconds left, about.
-
-        None: nothing is left, or reading has just begun.
-        """
-        left, seconds = len(self._unread), monotonic() - self._began
-        done = max(0, self._wanted - left)
-        if not left or seconds < _KNOWN_SECONDS or done < _KNOWN_SHARE * self._wanted:
-            return None
-        return 100 * done // self._wanted, round(seconds * left / done)
 
     @property
     def due(self) -> bool:
