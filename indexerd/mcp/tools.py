@@ -159,15 +159,13 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **param
 def get_session(talk: Conversation, *, session: str) -> Answer:
     """Get everything known about one past session without reading its transcript.
 
-    Summary, decisions, files, tools, noted context, the session it was forked from. Call it when
-    you know which session is meant. Next: query_session for what the summary leaves out.
+    Summary, decisions, files, tools, noted context, its parent's id. Call it when you know which
+    session is meant. Next: query_session for what the summary leaves out.
     """
     result = talk.ask("get", ref=talk.id_of(session))
     row, meta = result["session"], result.get("meta") or {}
     answer = _only(row, _SESSION) | _only(result, "context labels warnings")
     answer |= {"summary": "", "keyDecisions": []} | _only(meta, "summary keyDecisions")
-    if parent := row.get("parentSessionId"):
-        answer["forkedFrom"] = [{"sessionId": parent}]
     shown = talk.about(answer, "summarised", row=row, model=meta.get("model"))
     return bounded(shown) | {"resume": _command(talk, row)[0]}
 

@@ -220,7 +220,7 @@ def test_a_fork_is_listed_and_linked_in_every_interface(world: World) -> None:
     async def scene(client: Any) -> None:
         assert ids(await call_tool(client, "list_sessions", **where)) == newest
         opened = await call_tool(client, "get_session", session=fork.id)
-        assert [row["sessionId"] for row in opened["forkedFrom"]] == [origin.id]
+        assert opened["parentSessionId"] == origin.id
 
     play(world, scene)
 
