@@ -336,23 +336,16 @@ class Names:
     def complete(self, args: Complete, now: float) -> list[dict[str, Any]]:
         """List live sessions whose id, or a word of whose name, starts with a prefix.
 
-        Only the nearest project's, newest first, and if none of them starts with the prefix itself,
-        those of the nearest project that do; `now` is in seconds since the epoch.
+        Only the nearest project's, newest first; `now` is in seconds since the epoch.
         """
         rows: Iterable[Named] = self._rows.values()
-        prefix = (args.prefix or "").strip()
-        key = folded(prefix)  # its last word may be incomplete
-        if prefix:
+        if prefix := (args.prefix or "").strip():
+            key = folded(prefix)  # its last word may be incomplete
             named = (ids for name, ids in self._names.items() if f" {key}" in f" {name}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix).union(*named))
-        live = [row for row in rows if row.live]
-        found = self._newest_near(live, args)
-
-        def starts(row: Named) -> bool:
-            return row.session_id.startswith(prefix) or folded(row.name).startswith(key)
-
-        if not any(map(starts, found)):
-            found = found[: args.limit // 2] + self._newest_near(filter(starts, live), args)
+        live = (row.session_id for row in rows if row.live)
+        near = map(self._rows.__getitem__, self._nearest(live, args.cwd, args.exclude))
+        found = sorted(near, key=attrgetter("modified"), reverse=True)
         items = []
         for row in found[: args.limit]:
             name = label = clean_line(row.name, _NAME_MAX)
@@ -364,11 +357,6 @@ class Names:
             shown["age"] = ago if seconds < 7 * 86_400 else day
             items.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})
         return items
-
-    def _newest_near(self, rows: Iterable[Named], args: Complete) -> list[Named]:
-        nearest = self._nearest([row.session_id for row in rows], args.cwd, args.exclude)
-        found = map(self._rows.__getitem__, nearest)
-        return sorted(found, key=attrgetter("modified"), reverse=True)
 
 
 def _keys(row: Named) -> set[str]:
