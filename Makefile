@@ -60,8 +60,10 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+$(VENV)/.dev: requirements-dev.lock requirements-semantic.lock $(VENV)/.runtime
 	$(PIP) --require-hashes -r requirements-dev.lock
+	rm -rf $(VENV)/semantic  # aside: only tests that say so search by meaning
+	$(PIP) --require-hashes --target $(VENV)/semantic -r requirements-semantic.lock
 	touch $@
 
 lock: $(VENV)/.runtime  ## pin all dependencies again, with hashes and without download addresses
@@ -73,6 +75,9 @@ lock: $(VENV)/.runtime  ## pin all dependencies again, with hashes and without d
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --no-strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
 		-c $(VENV)/constraints.txt -o requirements-dev.lock requirements-dev.in
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --no-strip-extras --allow-unsafe \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
+		-o requirements-semantic.lock requirements-semantic.in
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

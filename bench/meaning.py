@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from indexerd.errors import IndexerdError
 from indexerd.models.extractive.describe import describe
 from indexerd.search.query import fold, stem, stop_words
 from tests.e2e.search.test_retrieval import PLACES, QUESTIONS, ask, fill
-from tests.e2e.world import FIXTURES, REAL, ROOT, World, until
+from tests.e2e.world import FIXTURES, REAL, ROOT, SEMANTIC, World, until
 
 SHARED = ROOT.parent / "shared/fixtures"  # recordings that may not be copied into the repository
 FACTS = [json.loads(line) for line in (FIXTURES / "retrieval/facts.jsonl").open()]
@@ -89,15 +90,18 @@ def rows(world: World) -> dict[str, dict[str, Any]]:
     return {row["sessionId"]: row for row in found}
 
 
-def searches(root: Path) -> Iterator[tuple[str, Sequence[Any]]]:
+def searches(root: Path, *, by_meaning: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield a line for each kind of question: ours, then the baseline's."""
     ours, plain, asked = Counter[tuple[str, Any]](), Counter[tuple[str, Any]](), Counter[str]()
     for place in PLACES:
         world = indexed(root / place)
         known = fill(world, place)
+        world.env["PYTHONPATH"] += f":{SEMANTIC}" if by_meaning else ""
         world.run("run", "--once", code=None)
         with world.daemon():
             listed = rows(world)
+            if by_meaning:
+                until(partial(has_vectors, world), "vectors of all sessions", 120)
             known |= {row["sessionFile"]: key for key, row in listed.items()}
             texts = {k: "\n".join(t for _, t in messages(world, k)) for k in listed}
             baseline = Baseline(texts)
@@ -118,7 +122,15 @@ def searches(root: Path) -> Iterator[tuple[str, Sequence[Any]]]:
     for kind, name in KINDS.items():
         said = {1: "first", 3: "in 3", 10: "in 10"} if kind in SEARCHES else NAMED
         cells = [", ".join(f"{c[kind, k]} {v}" for k, v in said.items()) for c in (ours, plain)]
-        yield f"{name} ({asked[kind]})", cells
+        if not by_meaning:
+            yield f"{name} ({asked[kind]})", cells
+        elif kind in SEARCHES:
+            yield f"{name.partition(' of')[0]}, by meaning", (cells[0], "")
+
+
+def has_vectors(world: World) -> bool:
+    found = world.call("status")["meaning"]
+    return bool(found["sessions"]) and not found["pending"]
 
 
 def store(world: World) -> Iterator[tuple[dict[str, Any], str]]:
@@ -209,8 +221,8 @@ def names(root: Path) -> Iterator[tuple[str, Sequence[Any]]]:
 def main() -> None:
     print(f"{'':32}{'indexerd':44}baseline")
     with tempfile.TemporaryDirectory(prefix="ixd-") as root:
-        for part in (searches, names):
-            for what, (ours, plain) in part(Path(root)):
+        for part in (searches, partial(searches, by_meaning=True), names):
+            for what, (ours, plain) in part(Path(tempfile.mkdtemp(dir=root))):
                 print(f"{what:32}{ours!s:44}{plain}", flush=True)
 
 

@@ -42,6 +42,7 @@ class Places:
         self.state_dir = state = Path(state_dir(env, str(home)))
         self.store = state / "store.sqlite"  # rows and cursors: a cache
         self.search = state / "search"  # directory of the text index: a cache
+        self.vectors = state / "vectors.sqlite"  # of sentences: a cache
         self.lock = state / "indexerd.lock"  # of this state directory's daemon; never removed
         self.log = state / "log.jsonl"
         self.telemetry = state / "telemetry.jsonl"  # one row per model attempt

@@ -14,7 +14,7 @@ from tests.e2e.forked import ran
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-semantic.lock")
 SHIPPED = ("config/indexerd.toml", "systemd/indexerd.service", "systemd/io.indexerd.plist")
 
 
@@ -83,5 +83,9 @@ def test_requirements_are_locked_within_their_range() -> None:
         assert requirement.specifier.contains(both[canonicalize_name(requirement.name)][0]), (
             requirement
         )
+    extra = [Requirement(line) for line in PROJECT["project"]["optional-dependencies"]["semantic"]]
+    assert requirements("requirements-semantic.in") == extra
+    for requirement in extra:
+        assert requirement.specifier.contains(locked(LOCKS[2])[requirement.name][0]), requirement
     dev = locked(LOCKS[1])
     assert {key: dev[key] for key in dev.keys() & runtime.keys()}.items() <= runtime.items()

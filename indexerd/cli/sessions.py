@@ -41,7 +41,7 @@ messageCount userMessageCount newUserMessages compactions models tokens costUsd 
 unpricedTokens cost subagents fork tags filesModified filesRead toolsUsed namedBy parentSessionId
 parentSessionFile"""
 _WAITS = "waiting for the end of its turn (60 s at most), and for the model"
-_STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
+_STATUS = "state sessions textPending meaning queued indexing lastScanAt models budget watches"
 
 
 SINCE = cli.option(

@@ -25,6 +25,7 @@ from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import CANDIDATES_MAX, Match, Names
 from indexerd.search.index import TextIndex
+from indexerd.search.meaning import Meaning
 from indexerd.search.ranking import best_sessions, search
 from indexerd.sessions.family import Link, by_age, depth_first, member
 from indexerd.store.store import named
@@ -44,6 +45,7 @@ class Answers:
         *,
         home: Callable[[str], str | None] = lambda _: None,
         behind: Callable[[], int] = int,
+        meaning: Meaning,
     ) -> None:
         """Answer from a store and its text index.
 
@@ -53,6 +55,7 @@ class Answers:
         self.home = home
         self._behind = behind
         self._texts = texts
+        self._near = meaning.near if meaning.usable else None
         self._store = texts.store
 
     @cached_property
@@ -142,7 +145,7 @@ class Answers:
 
     def search(self, args: params.Search) -> Row:
         where = {key: getattr(args, key) for key in ("agent", "cwd", "since", "tag")}
-        hits, warnings = search(self._texts, args.query, **where, limit=args.limit)
+        hits, warnings = search(self._texts, args.query, **where, limit=args.limit, near=self._near)
         answer: Row = {"hits": hits}
         if args.rows:
             answer["rows"] = self._store.get_many(hit["sessionId"] for hit in hits)

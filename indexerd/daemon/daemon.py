@@ -22,7 +22,7 @@ from typing import Any
 
 from indexerd.amounts import count
 from indexerd.archive.copies import Archive
-from indexerd.daemon.answers import Answers
+from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.archive import Keeper
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.fleet import FleetPart
@@ -50,6 +50,7 @@ from indexerd.models.registry import Models
 from indexerd.paths import Places
 from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
+from indexerd.search.meaning import Meaning
 from indexerd.settings import Loaded, Settings, read_config, remember
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.watch import Watch
@@ -99,16 +100,20 @@ class Daemon:
             loaded=loaded,
             models=Models(loaded.settings, env),
         )
-        self.answers = Answers(
-            library.index, home=library.home, behind=lambda: library.texts.unread
-        )
-        self.pipeline.on_rows = self.answers.renamed
+        self.meaning = meaning = Meaning(library.index, places.vectors)
+        unread = lambda: library.texts.unread  # noqa: E731 - changes
+        self.answers = Answers(library.index, home=library.home, behind=unread, meaning=meaning)
+        self.pipeline.on_rows = self._on_rows
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.api = self._api()
         self.auto_digests = AutoDigests(
             self.api.digests, self.pipeline.known, lambda: self.pipeline.indexing_off
         )
         self.pipeline.on_growth = self.auto_digests.grown
+
+    def _on_rows(self, rows: dict[str, Row | None]) -> None:
+        self.answers.renamed(rows)
+        self.meaning.change(gone=None in rows.values())
 
     def _api(self) -> Api:
         pipeline, answers, writer = self.pipeline, self.answers, self._writer
@@ -132,7 +137,7 @@ class Daemon:
         self.keeper = Keeper(pipeline, archive)
         self.fleet = FleetPart(pipeline, purge, self._places.state_dir / "fleet.json")
         others = self.fleet.problems, self.keeper.problems, self.web.problems
-        self.status = Status(pipeline, self.budget, archive, others)
+        self.status = Status(pipeline, self.budget, archive, self.meaning, others)
         return Api(
             answers,
             services,
@@ -225,6 +230,7 @@ class Daemon:
         pipeline, digests = self.pipeline, self.auto_digests
         parts = [pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run()]
         parts += [pipeline.follow_projects(), self.fleet.run(), self.keeper.run(), tend]
+        parts += [self.meaning.follow()]
         tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
@@ -237,6 +243,7 @@ class Daemon:
                 self.bus.defect("daemon.stopping", "", end)
 
     async def _end(self) -> None:
+        self.meaning.stop()
         await self.pipeline.stop()
         await self.pipeline.read(self.library.close)
         self._claims.close()

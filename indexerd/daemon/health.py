@@ -19,6 +19,7 @@ from indexerd.errors import StateError
 from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
+from indexerd.search.meaning import Meaning
 from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
@@ -35,6 +36,7 @@ class Status:
     pipeline: Pipeline
     budget: Budget
     archive: Archive
+    meaning: Meaning
     others: Sequence[Callable[[], Found]]  # find the problems of other parts
     _since: dict[tuple[str, str], str] = field(default_factory=dict)  # when first seen: code, cause
     _seen: int = -1  # `changed` of the library when sessions were last checked
@@ -66,6 +68,7 @@ class Status:
             "indexing": len(pipeline.running),
             "running": sorted(pipeline.running),
             "textPending": pipeline.library.texts.unread,
+            "meaning": self.meaning.status(),
             "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
             "models": {
                 "usable": [model.key for model in pipeline.models.available()],

@@ -42,6 +42,7 @@ from indexerd.references.expand import expand
 from indexerd.references.questions import Questions
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
+from indexerd.search.meaning import Meaning
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import ReadRow
 from indexerd.settings import read_config
@@ -304,7 +305,8 @@ class LocalBackend:
         rows = store.select("SELECT id, file, cwd FROM session")
         if hidden := {key for key, file, cwd in rows if exclusions.match(file, cwd, key)}:
             store.leave_out(hidden)
-        self.answers = Answers(texts, home=self._meta_dir)
+        meaning = Meaning(texts, places.vectors)
+        self.answers = Answers(texts, home=self._meta_dir, meaning=meaning)
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Return the method's result; DaemonDownError if only a daemon can answer."""

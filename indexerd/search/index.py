@@ -100,6 +100,7 @@ class TextIndex:
     def close(self) -> None:
         """Close the index; uncommitted changes are lost."""
         self._index: tantivy.Index | None = None
+        self.path: Path | None = None  # of the index that is used
         self._writer: tantivy.IndexWriter | None = None
         self._abouts: dict[str, About] = {}  # for the next commit
         self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
@@ -124,6 +125,7 @@ class TextIndex:
             exists = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
         if self._readonly:
             self._index = self._make(name) if exists else None
+            self.path = self._directory / name if exists else None
             return
         have: dict[int, int] = {}
         with self._lock:
@@ -145,6 +147,7 @@ class TextIndex:
                     self._index = self._make(name)
                 self.store.note("index", "name", name.encode())
                 self.store.run("DELETE FROM note WHERE topic = ?", PULLED)
+            self.path = self._directory / name
             self._sweep(name)
             hashes = self.store.text_hashes()
             self.behind = {key for key, sign in hashes.items() if have.get(number(key)) != sign}
@@ -343,6 +346,7 @@ class TextIndex:
         self.owes_rebuild = False
         with self._lock:
             old, self._index, self._writer = self._writer, new, writer
+            self.path = self._directory / name
         if old is not None:
             old.wait_merging_threads()  # they write into the old directory
         self._sweep(name)

