@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -149,9 +148,18 @@ def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[i
 
 def _children(state: SessionState) -> Callable[[int], list[int]]:
     """Return a function that lists a row's children in file order; ROOT's are the roots."""
-    rows = sorted(range(len(state)), key=state.parents.__getitem__)
-    parents = sorted(state.parents)
-    return lambda row: rows[bisect_left(parents, row) : bisect_right(parents, row)]
+    first, after = array("i", [ROOT]) * (len(state) + 1), array("i", [ROOT]) * len(state)
+    for row, above in zip(reversed(range(len(state))), reversed(state.parents), strict=True):
+        first[above], after[row] = row, first[above]
+
+    def below(row: int) -> list[int]:
+        rows, child = list[int](), first[row]
+        while child != ROOT:
+            rows.append(child)
+            child = after[child]
+        return rows
+
+    return below
 
 
 def _sort_by_date(rows: list[int], date: Callable[[int], int]) -> None:
