@@ -24,6 +24,7 @@ PICTURE = {"type": "image", "source": {"type": "base64", "data": "AA"}}
 
 HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ("plain", {}, "plain"),
+    ("old", {"version": "0.2.98", "toolUseResult": None}, "old"),
     ('{"task_id": 1}', {}, '{"task_id": 1}'),
     ("typed", {"promptSource": "typed", "origin": {"kind": "human"}}, "typed"),
     ("by a program", {"promptSource": "sdk", "entrypoint": "sdk-cli"}, "by a program"),

@@ -129,7 +129,7 @@ def _user(line: Fields, child: bool) -> LineClass:
     if child and (task := task_of(content)):
         return LineClass(PROMPTED, task)
     results = [block for block in content if block.get("type") == "tool_result"]
-    if results or "toolUseResult" in line:
+    if results or line.get("toolUseResult") is not None:
         failed = any(result.get("is_error") is True for result in results)
         turn = Turn.FAILED if failed or line.get("toolDenialKind") else Turn.OPEN
         replied = any(reply_in(line, result, len(results)) for result in results)
