@@ -196,6 +196,7 @@ RULES: tuple[Rule, ...] = (
     ),
     ("jwt", "eyJ", _LEFT.format("eyJ") + r"[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){0,3}", bool),
     ("vendor-token", ":AA", r":AA(?<=\d:AA)[\w-]{30,}+", bool),  # Telegram
+    ("vendor-token", ".", r"\.(?<=[0-9a-f]{32}\.)(?P<v>[A-Za-z0-9]{16})(?![\w.])", _mixed),  # z.ai
     ("url-password", r":// :\/\/", rf":\\?/\\?/{_USER}{{0,256}}+:{_TO_HOST}", _literal),
     ("url-password", "://", rf"://(?P<v>{_USER}{{20,256}}+)@", _opaque),
     *(("password", words, shape, _literal) for words, shape in COMMANDS),

@@ -35,7 +35,7 @@ from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.search.query import humps, indexable, storable, without_references
 from indexerd.store.store import Named, StateStore, hashed, named
 
-VERSION = 6  # of the schema, and of the rules by which texts are indexed
+VERSION = 7  # of the schema, and of the rules by which texts are indexed
 TEXT_MAX = 65_536  # characters of a message or another text that are indexed
 _COPY_SECONDS = 0.01  # one step of a rebuild
 _HEAP = 15_000_000  # bytes, the least that tantivy takes

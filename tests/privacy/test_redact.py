@@ -43,6 +43,15 @@ def test_each_kind_of_secret_is_found_in_every_form(kind: str, clothes: str) -> 
     assert found.text.endswith(bare(around[1]))
 
 
+def test_the_secret_half_of_a_key_is_redacted() -> None:
+    """S2.21: a key of z.ai is an id and a secret; a hash before a file's ending is none."""
+    key, name = noise("zai", 16), f"{'0f' * 16}.tar"
+    assert redact(f"set {'0f' * 16}.{key}, please").text == (
+        f"set {'0f' * 16}.[redacted:vendor-token], please"
+    )
+    assert redact(name).text == name
+
+
 HELD = f"{WORD}!x"
 ASSIGNMENTS = [
     f'password = "{HELD}"',
