@@ -230,7 +230,7 @@ class Daemon:
         pipeline, digests = self.pipeline, self.auto_digests
         parts = [pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run()]
         parts += [pipeline.follow_projects(), self.fleet.run(), self.keeper.run(), tend]
-        parts += [self.meaning.follow()]
+        parts += [self.meaning.follow(self._reads)]
         tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
@@ -241,6 +241,9 @@ class Daemon:
         for end in await asyncio.gather(*tasks, return_exceptions=True):
             if end and not isinstance(end, bool | DamagedError | asyncio.CancelledError):
                 self.bus.defect("daemon.stopping", "", end)
+
+    def _reads(self) -> bool:
+        return not self.pipeline.scanned.is_set() or self.library.texts.unread > 0
 
     async def _end(self) -> None:
         self.meaning.stop()

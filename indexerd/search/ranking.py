@@ -142,7 +142,7 @@ def search(
     query: str,
     *,
     limit: int = 20,
-    near: Callable[[str, Sequence[str] | None], Sequence[Near]] | None = None,
+    near: Callable[[str, Sequence[str] | None, Sequence[str]], Sequence[Near]] | None = None,
     **fields: str | None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
@@ -151,7 +151,8 @@ def search(
     `role` and `at`; and warnings, for example about an unusable query. Archived, gone and
     sub-agents' sessions are included, hidden ones are not. `fields` are those of a `Filter`, and
     the query may have further filters; if it has nothing else, all that fit are hits, newest first.
-    `near` finds sessions by meaning; it is asked if no session has all words.
+    `near` finds sessions by meaning, among some and without others; it is asked if no session has
+    all words, of two or more.
     """
     filters, rest = split_filters(query, time.time())
     scope = index.store.matching(Filter(**fields), *filters)
@@ -170,8 +171,10 @@ def search(
                 if _has_synonyms(parsed.terms):
                     ranking = _Search(index, searcher, scope, max(limit, _FEW), synonyms=True)
                     full = ranking.by_words(parsed.terms)
-                if near and not full and not any(term.quoted for term in parsed.terms):
-                    ranking.by_meaning(near(rest, scope))
+                quoted = any(term.quoted for term in parsed.terms)
+                if near and not full and not quoted and ranking.total > 1:
+                    less = index.store.select("SELECT id FROM session WHERE hidden OR subagent")
+                    ranking.by_meaning(near(rest, scope, [row[0] for row in less]))
             hits, warning = [*islice(ranking.hits(), limit)], ranking.warning
     return hits, [text for text in (parsed.problem, warning) if text]
 
@@ -565,9 +568,21 @@ class _Search:
         hits = self._searcher.search(having("copy", copy), _COPIES_MAX, count=False).hits
         owners = {str(self._searcher.doc(at).get_first("session")) for _, at in hits}
         owners.add(session_id)  # there may be more than _COPIES_MAX
+        if message.entry[:1] == "L":  # of Codex, a place in the file: only forks have copies
+            root = self._root(session_id)
+            owners = {other for other in owners if self._root(other) == root}
         self._meet(owners)
         known = owners & self._rows.keys()
         return min(known, key=lambda session_id: (self._rows[session_id].created, session_id))
+
+    def _root(self, session_id: str) -> str:
+        """Return the session that a fork, or a fork of a fork, began with."""
+        trail = [session_id]
+        while links := self._index.store.links("id", trail[-1:]):
+            if not links[0].parent or links[0].parent in trail:
+                break
+            trail.append(links[0].parent)
+        return trail[-1]
 
     def shown(self, least: float = 0.0) -> Iterator[tuple[_Session, _Shown, str]]:
         """Yield what is shown, best first, each with the session it comes from.

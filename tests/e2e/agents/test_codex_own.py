@@ -189,6 +189,17 @@ def test_copied_history_is_not_counted(bare_world: World, form: str) -> None:
     assert {hit["sessionId"] for hit in hits if hit.get("entryId")} == {parent.id}
 
 
+def test_a_prompt_of_two_sessions_is_found_in_both(bare_world: World) -> None:
+    """S1.16: entries of Codex have no ids, so the same text at the same place may be no copy."""
+    both = [Rollout(1, 0), Rollout(2, 5000)]
+    for rollout in both:
+        rollout.turn("Rewrite the parser, please.")
+        rollout.write(bare_world.root / "home")
+    rows(bare_world, *both)
+    hits = bare_world.run("search", "rewrite parser", "--json")["hits"]
+    assert {hit["sessionId"] for hit in hits if hit.get("entryId")} == {each.id for each in both}
+
+
 def test_a_fork_that_refers_to_its_history_counts_none_of_it(bare_world: World) -> None:
     """S1.16: in the newest format the parent called a tool, and the fork called none."""
     shutil.copytree(REAL / "codex", bare_world.root / "home/.codex")
