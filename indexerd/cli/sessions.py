@@ -84,7 +84,8 @@ def list_(*, everywhere: bool, limit: int, page: int, **params: Any) -> None:
         for row in shown:
             place = basename(row["cwd"])
             row["cwd"] = render.cut(place, _DIRECTORY)
-            row["name"] = row["name"].removesuffix(f" ({place})")
+            if row["nameSource"] != "user":
+                row["name"] = row["name"].removesuffix(f" ({place})")
     columns = columns if render.columns() >= render.NARROW else "sessionId modifiedAt name"
     if render.on_terminal() and not everywhere and len({row["cwd"] for row in rows}) == 1:
         columns = columns.removesuffix(" cwd")

@@ -278,11 +278,13 @@ def line(row: Row, filters: Filters, home: str) -> Shown:
     gist = to_text(gist, GIST_MAX)
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
     place = place_of(_project(row), filters, home)
+    if row.get("nameSource") != "user":
+        title = title.removesuffix(f" ({place['name']})")  # it stands beside it
     return {
         "row": row,
         "key": session_id,
         "href": session_address(session_id),
-        "title": title.removesuffix(f" ({place['name']})"),  # it stands beside it
+        "title": title,
         "words": "",  # how many of a search's words it has, if not all
         "marked": (),  # the pieces of the title, of which every second one matched
         "state": STATES[state][0] if (state := _state(row)) else "",
