@@ -1,11 +1,11 @@
 """Describe a session without a language model: its name, description, summary and tags.
 
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
-document's, an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs
-by how many messages have it (a request counts twice), so the best title is about most of the
-session. The next best of another subject follows it; to one of many small parts, words of the user
-that most messages have. Each sentence is the session's own, perhaps shortened. A result or a
-decision that a later message takes back is left out, and what was only asked for is no result.
+document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
+messages have it (a request counts twice), so the best title is about most of the session. The next
+best of another subject follows it; to one of many small parts, words of the user that most messages
+have. Each sentence is the session's own, perhaps shortened. A result or a decision that a later
+message takes back is left out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -193,9 +193,12 @@ class _Session:
         """Yield texts for a name, of which `headline` makes one."""
         commits = sum(kind == "commit" for kind, _ in self.titles)
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
-            worth, share = _TITLE_WORTH[kind] * 0.94**at, self._share(title)
-            worth *= 0.5 + 0.5 * share if kind in ("commit", "plan", "doc") else 1
-            part = 1 / commits if kind == "commit" else share if kind in ("plan", "doc") else 1.0
+            worth, part = _TITLE_WORTH[kind] * 0.94**at, 1.0
+            if kind == "commit":
+                part = 1 / commits
+            elif kind in ("plan", "doc"):
+                part = self._share(title)
+                worth *= 0.5 + 0.5 * part
             yield _Name(worth * self._weight(topics(title)), title, part, kind)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
@@ -207,15 +210,12 @@ class _Session:
             part = work / sum(self._work)
             share = min(1.0, len(self._work) * part)  # of the mean
             for sentence in turn.request[:_OPENING]:
-                worth = 0.7 if turn is not first else 1.0 if sentence.place else 1.2
+                worth = 0.7 if turn is not first else 1.0
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
-                for text in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
-                    terms = topics(title := headline(text))
-                    fit = _fit(text, title, len(meaning(terms)))
-                    wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
-                    yield _Name(worth * fit * self._weight(terms), text, part, wish)
-            for sentence in chain(*turn.answers[:_OPENING]):
-                yield _Name(0.04 * self._as_result[sentence], sentence.text, part)
+                terms = topics(title := headline(sentence.text))
+                fit = _fit(sentence.text, title, len(meaning(terms)))
+                wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
+                yield _Name(worth * fit * self._weight(terms), sentence.text, part, wish)
         if (project := _project(self._facts)) and self._asked:
             worth = sum(sorted(self._weights.values())[-4:]) / 32
             yield _Name(worth, f"{project}: {', '.join(self._asked[:3])}", 1.0)
@@ -366,7 +366,6 @@ def _fit(text: str, title: str, subject: int) -> float:
     fit *= 0.4 if title.isascii() and " " not in title else 1.0
     if wish:
         return 1.25 * fit
-    fit *= 0.65 if lexicon.TELLING.match(text) else 1.0
     return fit * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
 
 
@@ -407,6 +406,7 @@ def describe(facts: Facts) -> Metadata:
     """Describe a session by its facts; the result is valid for any facts."""
     session = _Session(facts)
     name, goals, decisions = session.name(), session.goals(), session.decisions()
+    wish = goals[0] if goals else ""
     if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
         goals = [name, *goals[: _GOALS - 1]]
     results = (line for line in session.results() if line not in decisions)
@@ -427,7 +427,7 @@ def describe(facts: Facts) -> Metadata:
     parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
     return Metadata(
         name=name,
-        description=_description(session, name, told, goals[0]),
+        description=_description(session, name, told, wish),
         summary="\n\n".join(parts),
         tags=_tags(facts, session, files),
     )
@@ -438,8 +438,9 @@ def _description(session: _Session, name: str, told: str, goal: str) -> str:
     if told and not told.startswith(ASKED):
         return told
     lines = [*session.written_in_short(name)]
-    lines += session.outcome((1 if told else _TOLD) - len(lines))
-    wanted = [_sentence(told or ASKED + goal, _ASKED_MAX)] if told or not lines else []
+    lines += session.outcome((_TOLD - 2 if told else _TOLD) - len(lines))
+    goal = ASKED + goal if goal else name
+    wanted = [_sentence(told or goal, _ASKED_MAX)] if told or not lines else []
     return " ".join([*wanted, *map(_sentence, lines)])
 
 

@@ -36,10 +36,6 @@ MUSING = lazy_pattern(
     r"|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|probably|seems|actually)\b",
     re.IGNORECASE,
 )
-TELLING = _opening(  # a statement or a question, no wish
-    r"i|i'm|i've|i'd|my|here|we|we're|you|this|that|it|it's|there|they|these|is|are|am|was|does|do|did|has"
-    r"|have|no|don't|do not|never|why|what|how|where|which|when|until|since|because|if|so|but|hmm"
-)
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
     r"|vou|agora|voy a|ahora|сейчас|теперь|launching|reading|waiting|wait|standing by|i see"

@@ -133,11 +133,6 @@ TENANTS = "Group the invoices of the report by tenant"
         ("eva@mailhost shop % invoices serve --tenant report", {}, TENANTS),
         ("hi", {"cwd": "/home/eva/dev/billing"}, f"{TENANTS} (billing)"),
         ("hi", {"files_modified": ("/home/eva/code/billing/src/a.py",)}, f"{TENANTS} (billing)"),
-        (
-            "hi",
-            {"titles": (("commit", "q1: sum up invoices"), ("commit", "q2: tenant report"))},
-            TENANTS,
-        ),
     ],
 )
 def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], name: str) -> None:
