@@ -101,8 +101,9 @@ class Daemon:
             models=Models(loaded.settings, env),
         )
         self.meaning = meaning = Meaning(library.index, places.vectors)
-        unread = lambda: library.texts.unread  # noqa: E731 - changes
-        self.answers = Answers(library.index, home=library.home, behind=unread, meaning=meaning)
+        self.answers = Answers(
+            library.index, home=library.home, behind=lambda: library.texts.unread, meaning=meaning
+        )
         self.pipeline.on_rows = self._on_rows
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.api = self._api()

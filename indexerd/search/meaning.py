@@ -130,7 +130,8 @@ class Meaning:
             return {}
         line = json.dumps(request | {"index": str(directory)}).encode() + b"\n"
         with self._lock:
-            for _ in range(2 * self.usable):  # it may have ended just now
+            while self.usable:
+                is_new = self._process is None
                 process = self._process = self._process or self._started()
                 assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - pipes
                 patience = Timer(ANSWER, process.kill)
@@ -145,6 +146,8 @@ class Meaning:
                 finally:
                     patience.cancel()
                 self._end()
+                if is_new:  # else it had ended just now
+                    break
         return {}
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -76,6 +76,7 @@ def test_a_session_is_found_in_other_words(world: World, sessions: list[Session]
     assert {*found(world, "harbour chart")} == {sessions[2].id}  # it has all words
     assert "meaning" not in str(world.call("search", query="harbour chart").get("warnings"))
     assert found(world, '"kicked from" account') == []
+    assert found(world, "kicked") == []  # one word says too little
     assert found(world, OTHER, cwd="/nowhere") == []
     assert world.call("status")["meaning"] == {"sessions": 3, "pending": 0}
 
@@ -116,10 +117,14 @@ def test_the_process_ends_with_the_daemon(world: World) -> None:
     world.env["PYTHONPATH"] += f":{SEMANTIC}"
     session = world.session()
     session.turn(ASKED, "Their sessions expired at midnight.")
+    stray = world.root / "numpy/__init__.py"  # nothing is imported from where it is started
+    stray.parent.mkdir()
+    stray.write_text("open('imported', 'w')")
     with world.daemon():
         world.seen(session)
-        until(lambda: helper_of(world), "the process")
+        until(lambda: vectors(world), "vectors")
     until(lambda: not helper_of(world), "its end")
+    assert not (world.root / "imported").exists()
 
 
 def test_names_descriptions_and_summaries_are_compared() -> None:
