@@ -23,7 +23,7 @@ from heapq import nlargest
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Lock, Thread, Timer
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -153,7 +153,9 @@ class Meaning:
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-P", "-m", "indexerd.search.meaning", str(self._file)]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ourselves
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ourselves
+        Thread(target=process.wait, daemon=True).start()  # else it would stay as a zombie
+        return process
 
 
 def texts_of(about: About) -> list[tuple[str, str]]:
