@@ -1,5 +1,7 @@
 """`make meaning`: how well the built-in model, search and `@@` do, beside plain baselines.
 
+By meaning: the same searches with the extra `semantic`.
+
 Search and names half remembered: the questions of tests/fixtures/retrieval, beside one document per
 session and BM25 over any word, with the same filters; its first hit stands for the name. Names and
 facts: facts.jsonl, beside the first prompt as the name and the first sentences of the last answers

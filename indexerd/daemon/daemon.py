@@ -231,7 +231,7 @@ class Daemon:
         pipeline, digests = self.pipeline, self.auto_digests
         parts = [pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run()]
         parts += [pipeline.follow_projects(), self.fleet.run(), self.keeper.run(), tend]
-        parts += [self.meaning.follow(self._reads)]
+        parts += [self.meaning.follow(self._is_reading)]
         tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
@@ -243,7 +243,8 @@ class Daemon:
             if end and not isinstance(end, bool | DamagedError | asyncio.CancelledError):
                 self.bus.defect("daemon.stopping", "", end)
 
-    def _reads(self) -> bool:
+    def _is_reading(self) -> bool:
+        """Whether there are texts that are not in the index yet."""
         return not self.pipeline.scanned.is_set() or self.library.texts.unread > 0
 
     async def _end(self) -> None:

@@ -97,7 +97,7 @@ class Names:
     def __init__(self, rows: Iterable[Named] = ()) -> None:
         self._rows: dict[str, Named] = {}  # by id
         self._ids: dict[str, str] = {}  # by id in lower case
-        self._ordered: list[str] = []  # ids in lower case, or nothing
+        self._ordered: list[str] = []  # the same, sorted; empty until it is needed
         self._names: dict[str, set[str]] = {}  # ids, by folded name
         for row in rows:
             self.put(row)

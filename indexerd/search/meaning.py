@@ -1,9 +1,9 @@
-"""Find sessions in other words than theirs: vectors of sentences, by the extra `semantic`.
+"""Find sessions by their meaning, with the packages of the extra `semantic`: vectors of sentences.
 
-Its model and numpy take 150 MB. So they are in a process of their own, which ends after a minute
-without a request, or when its standard input closes. It reads names, descriptions and summaries
-from the text index, keeps a vector of each of their sentences in a file that may be deleted, and
-answers each line with one line of JSON.
+The model and numpy take some 190 MB. So they run in a process of their own, which ends after a
+minute without a request, or when its standard input closes. It reads names, descriptions and
+summaries from the text index, keeps a vector of each of their sentences in a file that may be
+deleted, and answers each request, a line of JSON, with another line.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ class Meaning:
         return [Near(*each) for each in answer.get("found", ())]
 
     def update(self) -> bool:
-        """Make vectors of new texts for a moment; return whether there are more."""
+        """Make vectors of new texts for `STEP` seconds; return whether there are more."""
         answer = self._ask()
         self.known, self.left = answer.get("known", 0), answer.get("left", 0)
         return self.left > 0
 
     def change(self, *, gone: bool) -> None:
-        """Note that texts changed; words find the new ones until their vectors are made."""
+        """Plan an update: `SOON` if sessions are gone, else `LATER`; words find new texts now."""
         self._later = min(self._later, monotonic() + LATER)
         self._soon = min(self._soon, monotonic() + SOON) if gone else self._soon
         self._changed.set()
 
-    async def follow(self, reads: Callable[[], bool]) -> None:
-        """Make and drop vectors until cancelled, a moment at a time, once all texts are read."""
+    async def follow(self, is_reading: Callable[[], bool]) -> None:
+        """Make and drop vectors until cancelled, a moment at a time, while no text is unread."""
         self._loop = asyncio.get_running_loop()
         while self.usable:
             now = monotonic()
@@ -103,7 +103,7 @@ class Meaning:
                     async with asyncio.timeout(wait if wait < inf else None):
                         await self._changed.wait()
                 continue
-            if reads():
+            if is_reading():
                 self._soon = now + SOON
                 continue
             self._later, self._soon = (inf if at <= now else at for at in (self._later, self._soon))

@@ -158,7 +158,7 @@ class _Session:
         return sorted(self._names(), key=lambda each: -each.worth)
 
     def _made(self) -> str:
-        """Return the best of `_names`; if it tells a part of the session, with another subject."""
+        """Return the best of `_names` and another subject; of many small parts, words instead."""
         best = next(n for n in self._best_first if any(map(str.isalpha, headline(n.text))))
         name, turns = headline(best.text), len(self._turns)
         written = best.kind in (*_TITLE_WORTH, "recap")
