@@ -84,7 +84,8 @@ def decide(session: SessionRuntime, settings: Settings, now: float) -> tuple[flo
             return math.inf, "refused"
         if retry.retry_at > now:
             return retry.retry_at, "back_off"
-    latest = session.open_since + settings.index.max_wait_seconds
+    # A session that has not changed since its last run is not waited for again.
+    latest = min(session.open_since, session.changed_at) + settings.index.max_wait_seconds
     ended = settled_at(session, settings)
     ready, why = (latest, "max_wait") if ended is None or ended > latest else (ended, "due")
     return ready, "forced" if forced and ready <= now else why

@@ -72,6 +72,7 @@ _LOOP.close()
         ({"users": 0, "forced": True}, 2.0, 2.0, "forced"),
         ({"forced": True}, 1.0, 2.0, "due"),
         ({"turn": OPEN, "forced": True}, 99.0, 840.0, "max_wait"),
+        ({"turn": OPEN, "forced": True, "since": T0 + 800}, 900.0, 900.0, "forced"),  # was run
         # refused content is sent again only with new messages
         ({"refused_at": 5}, 99.0, math.inf, "refused"),
         ({"refused_at": 4}, 99.0, 2.0, "due"),

@@ -127,7 +127,7 @@ HOME = lazy_pattern(
 PLACE = lazy_pattern(  # directories that hold several projects, or parts of one
     r"[.-].*|\w:|v?\d[\d.]*|\w*(?:projects?|documents?|documentos|workspaces?|system32)|new|desktop"
     r"|downloads|dev|developer|codes?|git|github|repos?|src|apps?|application|libs?|packages|docs"
-    r"|tests?|te?mp|misc|work|personal|build|main|admin|windows|onedrive|home|var|opt|files",
+    r"|tests?|te?mp|misc|work|personal|build|main|admin|windows|onedrive|home|var|opt|etc|usr|files",
     re.IGNORECASE,
 )
 OUTCRY = lazy_pattern(
