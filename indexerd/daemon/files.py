@@ -228,14 +228,9 @@ class Files:
 
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
         """Load the stored state of files; no file is opened."""
-        self.exclusions.renew()
         for path, cursor, info in known:
             root = self.root_of(path)
             if root is None:
-                continue
-            if self._forbids(path, info):
-                self.hidden |= {info.session_id} if info else set()
-                self.unstored[path] = None
                 continue
             file = self._files[path] = SessionFile(path, root.agent, cursor, info)
             self._forks.found(root.agent, path)

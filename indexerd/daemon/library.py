@@ -84,11 +84,11 @@ class Library:
         self.find_roots()
         self.files.load(self.store.files())
         self.metas.load()
+        self._open_index()
+        self.reconsider()
         infos = list(self.files.owners.infos())
         for info in infos:
             self._rows.parents.put(info.session_id, info)
-        self.files.mark([*self.files.hidden, *self._excluded()])
-        self._open_index()
         with suppress(StateError):  # the first step tries again
             self.flush()
         self.changed += 1
@@ -238,7 +238,6 @@ class Library:
 
     def only(self, agent: str, file: str, session_id: str) -> None:
         """Read only one session and its meta file."""
-        self.files.exclusions.renew()
         roots = [root for root in self.find_roots() if root.agent == agent]
         in_database = any(root.sessions == file for root in roots)
         path = f"{file}/{session_id}" if in_database else file
