@@ -9,7 +9,7 @@ The event loop gets each `Update` once it is in the store. While our own disk is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -269,23 +269,19 @@ class Library:
         updates = dict(islice(ready, ROWS_MAX))
         if not (updates or files.unstored or self.metas.unstored):
             return []
-        relatives = set[str]()
-        for session_id in updates:
-            relatives |= self._rows.parents.put(session_id, info(session_id))
-        waiting = relatives & (files.changed.keys() - updates.keys())
-        files.mark(relatives)  # if the transaction fails, a later flush writes their rows
+        for session_id in updates:  # a later flush writes the rows of others
+            files.mark(self._rows.parents.put(session_id, info(session_id)))
         with self.store.batch():
             self.store.put_files({path: files.stored(path) for path in files.unstored})
             for session_id, packed in self.metas.unstored.items():
                 self.store.note(TOPIC, session_id, packed)
-            ids = [*updates, *(relatives - updates.keys())]
-            rows = self._put_rows(ids, self.store.get_many(ids))
+            rows = self._put_rows(updates, self.store.get_many(updates))
         files.unstored.clear()
         self.metas.unstored.clear()
-        for session_id in (updates.keys() | relatives) - waiting:  # those have changes to store
+        for session_id in updates:
             del files.changed[session_id]
         self.changed += 1
-        self.texts.want(key for key in (*updates, *relatives) if info(key))
+        self.texts.want(filter(info, updates))
         return [
             replace(update, info=info(key), row=rows.get(key)) for key, update in updates.items()
         ]
@@ -296,7 +292,7 @@ class Library:
         return info.subagent or self.files.info(origin) is not None
 
     def _put_rows(
-        self, ids: Sequence[str], known: dict[str, Row], facts: RowFacts | None = None
+        self, ids: Iterable[str], known: dict[str, Row], facts: RowFacts | None = None
     ) -> dict[str, Row]:
         """Write the rows of sessions; `facts` are new ones, if it is a single session."""
         rows = list[StoredRow]()
