@@ -210,8 +210,7 @@ def _folded(char: str) -> str:
 class Term:
     """A word of a query, or a phrase: `spellings` are the sequences of words that mean it.
 
-    `forms` are the words of an index that the last word of a spelling stands for, each with a
-    factor of its score.
+    `forms` are the words of an index that the last word of a spelling stands for.
     """
 
     def __init__(self, text: str, *, quoted: bool = False, open_end: bool = False) -> None:
@@ -224,10 +223,10 @@ class Term:
                     self.spellings.append(other)
         self.begins = open_end and len(plain[-1]) >= _PREFIX_MIN  # may be a prefix
         self.needed = quoted or not is_filler(text)
-        self.forms: dict[str, dict[str, float]] = {}
+        self.forms: dict[str, set[str]] = {}
 
-    def forms_of(self, word: str) -> dict[str, float]:
-        return self.forms.get(word) or {word: 1.0}
+    def forms_of(self, word: str) -> set[str]:
+        return self.forms.get(word) or {word}
 
     def looser(self) -> list[Term]:
         """Return the terms to look for if nothing has this one; of Chinese, pairs of characters."""

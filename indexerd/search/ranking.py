@@ -1,16 +1,15 @@
 """Rank a search: from a parsed query to hits, best session first, a field and a message of each.
 
-Each term stands for words of the index: itself, at less those with its stem, and for the last one
-those that it begins. If no session has all terms, each stands for its synonyms, too, at even less.
-A phrase that nothing has is replaced by its words, a word that nothing has by the most similar one,
-with a warning.
+Each term stands for words of the index: itself and, at less, those with its stem, and for the last
+one those that it begins. If no session has all terms, each stands for its synonyms, too. A phrase
+that nothing has is replaced by its words, a word that nothing has by the most similar one, with a
+warning.
 
 The unit is the session. Its score is BM25 over the session, where a term counts as often as its
-messages, name, tags, other texts and places (id, files, directory) have it, each at the weight of
-the field; plus the BM25 of its best message, where words are close together, and half of its second
-best. Sessions with all words in the title come first, then those with all words. A recently used
-session gains a little, too. A message copied into forks is shown once, in the oldest session that
-has it.
+messages, name, tags, other texts and places (id, files, directory) have it; plus the BM25 of its
+best message, where words are close together. Sessions with all words in the title come first, then
+those with all words. A recently used session gains a little, too. A message copied into forks is
+shown once, in the oldest session that has it.
 """
 
 from __future__ import annotations
@@ -67,17 +66,16 @@ WEIGHTS = {  # of the fields in a session's own texts, to choose the one that is
 }
 _VERBATIM = ("id", "files", "cwd")
 _DESCRIBED = ("name", "tags", "description", "summary")
-_FIELDS = {"text": 1.0, "name": 2.0, "tags": 1.0, "place": 1.0}  # of the index
-_STEMMED, _BEGUN, _SYNONYM = 0.5, 0.3, 0.3  # factors for words that are not the typed one
-_SECOND = 0.5  # factor for the second best place
-_OWN = 0.6  # factor for a session's own texts as such a place: they are long
+_FIELDS = ("text", "name", "tags", "place")  # of the index; `text` has names and tags, too
+_OTHER = 0.7  # factor for words that are not the typed one
 _MOST = 0.5  # share of rarity that a session needs to be listed below those with all words
 _OLD = 0.95  # factor for an old session
 _PART = 0.7  # factor for a sub-agent's session, whose name is no title: its parent has the work
 _HALF_LIFE_MS = 30 * 86_400_000
 _FEW = 60  # a smaller limit ranks as this one, so that CLI, web and MCP agree
 _MORE = 10  # sessions of which texts are loaded in addition to the limit
-_READ, _PAIR = 120, 2  # places of a term that are read; of more than two terms, thrice as many
+_READ = 6  # places of a term that are read, for each session of the limit
+_READ_ON = 1200  # places of a common term that are read in the best sessions
 _READ_MAX = 20_000  # places of a single word that are read
 _CANDIDATES = 30  # sessions that are ranked in addition to the limit
 _SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
@@ -86,7 +84,7 @@ _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that are compared with
 _SIMILAR_MIN = 4  # letters of a word that may have a typo; with twice as many it may have two
 _COPIES_MAX = 100  # of one message
 _SESSIONS_AT_ONCE = 50  # in one step of a pattern's search
-_STEM_MIN, _ENDING_MAX = 3, 6  # letters of a word with other endings, and of an ending
+_STEM_MIN = 3  # letters of a word with other endings
 _K1 = 1.2  # of BM25, as in tantivy
 # Of two lists, a place in each counts 1 / (3 + place). That by meaning counts twice, if the best
 # session by words has less than this share of their rarity, else half.
@@ -188,7 +186,7 @@ def best_sessions(index: TextIndex, text: str, *, limit: int) -> list[Candidate]
     if not index.is_there or not parsed.terms:
         return []
     with index.searcher() as searcher:
-        ranking = _Search(index, searcher, None, 2 * limit)
+        ranking = _Search(index, searcher, None, _CANDIDATES)
         ranking.by_words(parsed.terms)
         total = ranking.total + ranking.replaced
         for session, _, own in ranking.shown():
@@ -216,17 +214,15 @@ class _Search:
         self._newest = scope
         self._scope = None if scope is None else frozenset(scope)
         self._limit = limit
-        self._wide = max(limit, _CANDIDATES)  # places and sessions that are compared
         self._synonyms = synonyms  # whether a word stands for these, too
-        self._most = 0  # places of a term that are read
+        self._most = _READ * limit  # places of a term that are read
         self._ranked: list[_Session] = []
         self._rows: dict[str, _Row] = {}
         self._spans: Callable[[str], Sequence[Span]]  # finds what a snippet marks
-        self._last_used = index.store.last_used()
         self._sessions = max(1, searcher.doc_freq("kind", "about"))
         self._needed = set[int]()
         self._least = 0.0  # share of the words' rarity that a hit needs
-        self._rare: list[tuple[float, float]] = []  # of each term, among documents and sessions
+        self._rare: list[float] = []  # of each term
         self._places: dict[tuple[int, int], _Place] = {}
         self._found: dict[int, _Session] = {}  # by owner
         self._within: list[tuple[Occur, Query]] = []
@@ -245,7 +241,6 @@ class _Search:
         needed = {n for n, term in enumerate(terms) if term.needed}
         self._needed = needed or {*range(len(terms))}  # of "of_the", only the whole is needed
         self.total, quoted = len(self._needed), any(term.quoted for term in terms)
-        self._most = max(4 * self._limit, _READ * (1 if len(terms) <= _PAIR else 3))
         found = self._candidates(terms)
         for session in found:
             self._score(session)
@@ -311,24 +306,17 @@ class _Search:
             self.warning = f"no session has these words; searched for: {meant}"
         return terms[:TERMS_MAX]
 
-    def _forms(self, word: str, term: Term) -> dict[str, float]:
-        """Return words of the index that a typed word stands for, with a factor each."""
-        forms = {word: 1.0}
+    def _forms(self, word: str, term: Term) -> set[str]:
+        """Return the words of the index that a typed word stands for."""
+        forms = {word}
         if term.quoted or len(word) < _STEM_MIN:
             return forms
-        base = stem(word)
-        begin = base if word.startswith(base) else base[:-1]  # happi, of happy
-        for other in self._begun(begin, _FORMS_MAX) if word.isalpha() else ():
-            if abs(len(other) - len(word)) <= _ENDING_MAX and stem(other) == base:
-                forms.setdefault(other, _STEMMED)
-        meant = synonyms(base) if self._synonyms else ()
-        for synonym in meant:
-            for other in self._begun(synonym, _FORMS_MAX):
-                if stem(other) == synonym:
-                    forms.setdefault(other, _SYNONYM)
+        own = stem(word)
+        for base in (own, *(synonyms(own) if self._synonyms else ())):
+            begun = self._begun(base.removesuffix("i"), _FORMS_MAX)  # happi, of happy
+            forms |= {other for other in begun if stem(other) == base}
         if term.begins and sum(map(self._frequency, forms)) < self._limit:
-            for other in self._begun(word, _FORMS_MAX):
-                forms.setdefault(other, _BEGUN)
+            forms |= self._begun(word, _FORMS_MAX).keys()
         return forms
 
     def _begun(self, begin: str, most: int) -> Counter[str]:
@@ -357,9 +345,10 @@ class _Search:
     def _count(self, term: Term) -> int:
         """Count the documents that have a term, about."""
         if all(len(words) == 1 for words in term.spellings):
-            forms = {form for forms in term.forms.values() for form in forms}
-            return sum(map(self._frequency, forms))
-        found = (self._searcher.search(query, _READ, count=False) for query in self._queries(term))
+            return sum(map(self._frequency, set[str]().union(*term.forms.values())))
+        found = (
+            self._searcher.search(query, self._most, count=False) for query in self._queries(term)
+        )
         return sum(len(one.hits) for one in found)
 
     def _queries(self, term: Term) -> list[Query]:
@@ -374,26 +363,27 @@ class _Search:
             last = "|".join(forms)
             words: list[Any] = [*spelling[:-1], f"({last})" if len(forms) > 1 else spelling[-1]]
             phrase = Query.regex_phrase_query if len(forms) > 1 else Query.phrase_query
-            for name, weight in _FIELDS.items():
+            for name in _FIELDS:
                 clauses = texts if name == "text" else others
                 if len(spelling) > 1:
                     query = phrase(SCHEMA, name, words)
-                    clauses.append(Query.const_score_query(query, weight))
+                    clauses.append(Query.const_score_query(query, 1.0))
                     continue
-                for word, factor in forms.items():
+                for word in forms:
                     query, many = having(name, word), self._searcher.doc_freq(name, word)
+                    factor = 1.0 if word == spelling[-1] else _OTHER
                     if many and name == "text":
                         clauses.append(Query.boost_query(query, factor / self._rarity(many)))
                     elif many:
-                        clauses.append(Query.const_score_query(query, weight * factor))
+                        clauses.append(Query.const_score_query(query, factor))
         return [
             either(texts) if texts else Query.empty_query(),
             *([either(others)] if others else ()),
         ]
 
-    def _rarity(self, many: float, total: int | None = None) -> float:
+    def _rarity(self, many: int) -> float:
         """Weigh by rarity, as tantivy's BM25 does."""
-        total = max(math.ceil(many), total or self._searcher.num_docs)
+        total = max(many, self._searcher.num_docs)
         return math.log(1 + (total - many + 0.5) / (many + 0.5))
 
     def _candidates(self, terms: Sequence[Term]) -> list[_Session]:
@@ -401,17 +391,14 @@ class _Search:
         queries, common = [*map(self._queries, terms)], list[int]()
         for n, term in enumerate(terms):
             read = self._read if len(terms) > 1 else self._read_wider
-            owners = [owner for query in queries[n] for owner in read(query, [n], self._most)]
-            many = len(owners)
+            many = sum(len(read(query, [n], self._most)) for query in queries[n])
             if many >= self._most:
                 common += [n] if len(terms) > 1 else []
                 many = max(many, self._count(term))
-            among = many * len(set(owners)) / max(1, len(owners))  # but these may coincide
-            among = self._sessions * (1 - math.exp(-among / self._sessions))
-            self._rare.append((self._rarity(many), self._rarity(among, self._sessions)))
+            self._rare.append(self._rarity(many))
         if common:
             every = both(*(queries[n][0] for n in self._needed))
-            if len(self._read(every, [*self._needed], self._wide)) < self._wide:
+            if len(self._read(every, [*self._needed], self._limit)) < self._limit:
                 self._read_on(queries, common)
         self._sum_up()
         best = list[_Session]()
@@ -425,7 +412,7 @@ class _Search:
 
     def _read_on(self, queries: Sequence[Sequence[Query]], common: Iterable[int]) -> None:
         """Read all places of the best sessions that have one of the common terms."""
-        near = self._read(either(texts for texts, *_ in queries), [], self._wide)
+        near = self._read(either(texts for texts, *_ in queries), [], self._limit)
         self._sum_up()
         rare = self._needed.difference(common)
 
@@ -433,12 +420,12 @@ class _Search:
             found = self._found[owner]
             return -len(rare & {n for place in found.places for n in place.terms}), -found.score
 
-        some = {*near, *sorted(self._found, key=order)[: self._wide]}
+        some = {*near, *sorted(self._found, key=order)[: self._limit]}
         self._found = {owner: self._found[owner] for owner in some}
         own = Query.const_score_query(Query.term_set_query(SCHEMA, "owner", [*some]), 0.0)
         for n in common:
             for query in queries[n]:
-                self._read(both(query, own), [n], 10 * _READ, again=True)
+                self._read(both(query, own), [n], _READ_ON, again=True)
 
     def _read_wider(self, query: Query, terms: Sequence[int], most: int) -> list[Any]:
         """Read more and more places, until they are of as many sessions as the limit."""
@@ -471,16 +458,12 @@ class _Search:
         return owners
 
     def _sum_up(self) -> None:
-        """Score each place, and each session roughly: by its two best places."""
+        """Score each place, and each session roughly: by its best place."""
         for session in self._found.values():
             for place in session.places:
-                score = 0.0
-                for n, fit in place.terms.items():
-                    score += fit * self._rare[n][0]
-                place.score = score if place.is_message else _OWN * score
+                place.score = sum(fit * self._rare[n] for n, fit in place.terms.items())
             session.places.sort(key=lambda place: -place.score)
             session.score = session.places[0].score
-            session.score += _SECOND * sum(place.score for place in session.places[1:2])
 
     def _score(self, session: _Session) -> None:
         average = self._searcher.num_docs / self._sessions
@@ -489,11 +472,11 @@ class _Search:
         for place in session.places:
             there.update(place.terms)
         for n, often in there.items():
-            session.score += self._rare[n][1] * often * (_K1 + 1) / (often + _K1 * length)
+            session.score += self._rare[n] * often * (_K1 + 1) / (often + _K1 * length)
         session.matched = len(self._needed & there.keys())
-        session.score /= sum(rarity for pair in self._rare for rarity in pair)
-        rarest = sum(self._rare[n][1] for n in self._needed)
-        session.share = sum(self._rare[n][1] for n in self._needed & there.keys()) / rarest
+        session.score /= 2 * sum(self._rare)
+        rarest = sum(self._rare[n] for n in self._needed)
+        session.share = sum(self._rare[n] for n in self._needed & there.keys()) / rarest
 
     def _show(self, session: _Session, finder: Finder) -> None:
         """Choose the field and the message that are shown."""
@@ -514,7 +497,7 @@ class _Search:
                 is_title = field == "tags" or (field == "name" and self._rows[session.id].titled)
                 if is_title and self._needed <= terms:
                     session.titled = max(session.titled, WEIGHTS[field])
-                fit = WEIGHTS[field] * sum(self._rare[n][0] for n in terms)
+                fit = WEIGHTS[field] * sum(self._rare[n] for n in terms)
                 if fit > best:
                     best, shown = fit, (field, text, None)
             session.shown += [shown] if best else []
@@ -526,7 +509,8 @@ class _Search:
         rows = self._index.store.some(columns, new) if new else ()
         for session_id, name, named, created, modified, subagent in rows:
             if self._scope is None or session_id in self._scope:
-                worth = _OLD + (1 - _OLD) * 0.5 ** ((self._last_used - modified) / _HALF_LIFE_MS)
+                age = max(0.0, 1000 * time.time() - modified)
+                worth = _OLD + (1 - _OLD) * 0.5 ** (age / _HALF_LIFE_MS)
                 worth *= _PART if subagent else 1.0
                 titled = bool(named and not subagent)
                 self._rows[session_id] = _Row(name, titled, created, worth)

@@ -424,12 +424,6 @@ class StateStore:
         by_index = "hidden ORDER BY id"  # unsorted, SQLite would scan all sessions
         return [row[0] for row in self._all("id", by_index)]
 
-    def last_used(self) -> int:
-        """Return when a session was last modified, in milliseconds; 0 if there is none."""
-        of = "pinned = {} ORDER BY pinned DESC, modified DESC LIMIT 1"  # as an index is sorted
-        newest = (self._all("modified", of.format(pinned)) for pinned in (0, 1))
-        return max((time for rows in newest for (time,) in rows), default=0)
-
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
         """Select columns of these sessions, without hidden ones."""
         where = f"NOT hidden AND id IN ({_GIVEN})"

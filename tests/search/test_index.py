@@ -46,7 +46,7 @@ def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) 
         message = Message(0, "e1", "user", "", opening)
         index.add_messages(one, [message], b"all read", 1, replace=False)
     index.commit()
-    assert hits(index, "alerts go") == [("parent", "message"), ("parent", "name")]
+    assert {*hits(index, "alerts go")} == {("parent", "message"), ("parent", "name")}
     assert hits(index, "name of nobody") == []
 
 
