@@ -3,9 +3,9 @@
 On Linux the event loop itself reads inotify; on macOS watchdog's Observer reads FSEvents. With
 `mode = "poll"`, on other systems, and if the system refuses, the periodic scan finds all changes.
 
-The scan adds each directory before it lists it. If a root is missing, the nearest directory above
-it is watched for the name that leads there. watchdog's Observer is not used on Linux, because it
-hides that there were not enough watches for a subdirectory.
+The scan adds each directory before it lists it, and finds a root that appears later. watchdog's
+Observer is not used on Linux, because it hides that there were not enough watches for a
+subdirectory.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ if sys.platform == "linux":
     from watchdog.observers.inotify_c import inotify_add_watch, inotify_init
 
     _NEW = In.IN_CREATE | In.IN_MOVED_TO
-    _ARRIVALS = _NEW | In.IN_MOVE_SELF
     # IN_ATTRIB: a chmod may make a file readable. Reading a file causes none of these.
-    _EVENTS = _ARRIVALS | In.IN_MODIFY | In.IN_ATTRIB | In.IN_DELETE | In.IN_MOVED_FROM
+    _EVENTS = _NEW | In.IN_MODIFY | In.IN_ATTRIB | In.IN_DELETE | In.IN_MOVED_FROM
     _OPTIONS = In.IN_ONLYDIR | In.IN_DONT_FOLLOW | In.IN_EXCL_UNLINK
 
 
@@ -68,8 +67,6 @@ class Watch:
         self._observer: Any = None  # of FSEvents
         self._watched: dict[int, str] = {}  # directories by watch descriptor
         self._trees: tuple[str, ...] = ()
-        self._vital: set[str] = set()  # directories whose removal requires a scan
-        self._awaited: set[str] = set()  # paths that lead to a missing root
         self._missing: tuple[str, ...] = ()
         self._paths: set[str] = set()
         self._rescan = False
@@ -94,17 +91,10 @@ class Watch:
             self._observer.start()
 
     def arm(self, trees: Sequence[str], flat: Sequence[str]) -> None:
-        """Watch the directories in `flat`, and wait for all directories that are missing."""
+        """Watch the directories in `flat`; those of `trees` are added by the scan."""
         every = dict.fromkeys((*trees, *flat))
         self._missing = tuple(path for path in every if not os.path.isdir(path))  # noqa: PTH112 - text
-        self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
-        for path in self._missing:
-            while not os.path.isdir(above := os.path.dirname(path)):  # noqa: PTH112, PTH120 - text
-                path = above  # noqa: PLW2901 - one step up
-            self._awaited.add(path)
-            self._vital.add(above)
-            if sys.platform == "linux":
-                self._add(above, _ARRIVALS)
+        self._trees = tuple(trees)
         for path in flat:
             if path not in self._missing:
                 self.add(path)
@@ -113,12 +103,8 @@ class Watch:
                 self._observer.schedule(self, path, recursive=path in trees)
 
     def add(self, path: str) -> None:
-        if sys.platform == "linux":
-            self._add(path, _EVENTS)
-
-    def _add(self, path: str, events: int) -> None:
-        if self._fd >= 0:
-            number = inotify_add_watch(self._fd, os.fsencode(path), events | _OPTIONS)
+        if sys.platform == "linux" and self._fd >= 0:
+            number = inotify_add_watch(self._fd, os.fsencode(path), _EVENTS | _OPTIONS)
             if number >= 0:
                 self._watched[number] = path  # a watch follows a renamed directory
             elif ctypes.get_errno() not in _GONE:
@@ -170,12 +156,8 @@ class Watch:
         if mask & In.IN_Q_OVERFLOW:
             self._overflows += 1
             self._rescan = True
-        elif mask & (In.IN_IGNORED | In.IN_MOVE_SELF):
-            self._rescan |= directory in self._vital
-            if mask & In.IN_IGNORED:
-                self._watched.pop(number, None)
-        elif path in self._awaited:
-            self._rescan = True
+        elif mask & In.IN_IGNORED:
+            self._watched.pop(number, None)
         elif not mask & In.IN_ISDIR:
             self._hint(path)
             self._rescan |= bool(mask & _NEW) and name.endswith(".db")  # opencode's new database
