@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -94,7 +93,6 @@ class Names:
     def __init__(self, rows: Iterable[Named] = ()) -> None:
         self._rows: dict[str, Named] = {}  # by id
         self._ids: dict[str, str] = {}  # by id in lower case
-        self._ordered: list[str] = []  # the same, sorted; empty until it is needed
         self._names: dict[str, set[str]] = {}  # ids, by folded name
         for row in rows:
             self.put(row)
@@ -104,7 +102,6 @@ class Names:
         if old is None or old.aliases != row.aliases:
             self.forget(row.session_id)
             self._ids[row.session_id.lower()] = row.session_id
-            self._ordered = []
             for key in _keys(row):
                 self._names.setdefault(key, set()).add(row.session_id)
         self._rows[row.session_id] = row
@@ -114,7 +111,6 @@ class Names:
         if row is None:
             return
         self._ids.pop(session_id.lower(), None)
-        self._ordered = []
         for key in _keys(row):
             self._names[key].discard(session_id)
             if not self._names[key]:
@@ -220,10 +216,8 @@ class Names:
         return any(f" {word[:cut]} {word[cut:]} " in names for cut in range(1, len(word)))
 
     def _begun_ids(self, begin: str) -> set[str]:
-        begin, ids = begin.lower(), self._ordered or sorted(self._ids)
-        self._ordered = ids
-        begun = ids[bisect_left(ids, begin) : bisect_left(ids, begin + "\U0010ffff")]
-        return {self._ids[key] for key in begun}
+        begin = begin.lower()
+        return {own for key, own in self._ids.items() if key.startswith(begin)}
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
         scopes = {key: _distance(here, self._rows[key].cwd) for key in ids if key != exclude}
@@ -270,16 +264,10 @@ class Names:
             key, [*self._names], scorer=fuzz.ratio, score_cutoff=_ALIKE, limit=_COMPARED
         )
         for name, ratio, _ in best:
-            if self._is_typo(key, name):
+            if _is_typo(key.split(), name.split()):
                 ids = (key for key in self._names[name] if not self._rows[key].hidden)
                 scores |= dict.fromkeys({*ids} - {exclude or ""}, round(ratio / 100, 3))
         return {key: scores[key] for key in self._nearest(scores, here, None)}
-
-    def _is_typo(self, key: str, name: str) -> bool:
-        """Whether a typed name is a name with letters missing, extra or swapped in some words."""
-        typed, words = key.split(), name.split()
-        pairs = [(one, other) for one, other in zip(typed, words, strict=False) if one != other]
-        return len(typed) == len(words) and all(is_slip(*pair) for pair in pairs)
 
     def _may_mean(self, ref: str, found: Candidate) -> bool:
         """Whether a session's name has the words of a reference, and not just in another order.
@@ -344,6 +332,12 @@ class Names:
 
 def _keys(row: Named) -> set[str]:
     return {folded(without_references(alias)) for alias in row.aliases} - {""}
+
+
+def _is_typo(typed: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether a typed name is a name with letters missing, extra or swapped in some words."""
+    pairs = zip(typed, words, strict=False)
+    return len(typed) == len(words) and all(a == b or is_slip(a, b) for a, b in pairs)
 
 
 def _leads(found: Sequence[Candidate], *, is_word: bool) -> bool:

@@ -13,7 +13,6 @@ and a hash of each repository's remote and first commit.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import subprocess
@@ -68,7 +67,7 @@ class Projects:
         self._path = state_dir / "projects.jsonl"
         self._said: tuple[Move, ...] = ()  # by the user
         self._refused: set[str] = set()  # directories whose found moves the user took back
-        self._asked: dict[str, float] = {}  # times of repositories of which git said nothing
+        self._asked: set[str] = set()  # repositories of which git said nothing
         self._still: set[str] = set()  # directories that exist below where a repository was
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._here: dict[str, _Repository] = {}
@@ -171,23 +170,19 @@ class Projects:
     def _identify(self, root: str, at: int) -> None:
         """Note what identifies a repository, if it is new or gone, or has a new remote."""
         known, own, git = self._here.get(root), list[int](), f"{root}/.git"
-        changed = math.inf
         with suppress(OSError):
             stat, made = os.stat(git), 0  # noqa: PTH116 - text
             with suppress(OSError):  # not all have this file, which nobody changes
                 made = os.stat(f"{git}/description").st_mtime_ns // 1_000_000  # noqa: PTH116 - as above
             if os.path.realpath(root) == root:
-                own, changed = [stat.st_ino, made], stat.st_mtime_ns
+                own = [stat.st_ino, made]
                 at = min(at, max(made, self._looked))  # sessions may have begun in it already
         remote = hashed(_remote(root)).hex() if own else ""
         is_known = known is not None and known.own == own
-        asked = self._asked.get(root) in (changed, math.inf)
-        if known and is_known and known.remote == remote and (known.mark or asked):
+        if known and is_known and known.remote == remote and (known.mark or root in self._asked):
             return
-        found = identity(root) if own else ""
-        mark = found or ""
-        if own and not mark:
-            self._asked[root] = changed if found == "" else math.inf
+        mark = identity(root) if own else ""
+        self._asked.add(root)
         if known and is_known:
             mark = mark or known.mark
             if (mark, remote) == (known.mark, known.remote):
@@ -298,11 +293,8 @@ def _remote(root: str) -> str:
     return os.fsdecode(found[1]) if found else ""
 
 
-def identity(root: str) -> str | None:
-    """Hash a repository's remote and oldest commit; "" if it has none, or git is not there.
-
-    None: git did not answer in time.
-    """
+def identity(root: str) -> str:
+    """Hash a repository's remote and oldest commit; "" if it has none, or git does not answer."""
     remote = _remote(root)
     if not remote or os.path.exists(f"{root}/.git/shallow"):  # noqa: PTH110 - never raises
         return ""
@@ -316,8 +308,6 @@ def identity(root: str) -> str | None:
         first = min(
             (int(time), commit) for time, commit in map(str.split, done.stdout.splitlines())
         )
-    except subprocess.TimeoutExpired:
-        return None
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
     return hashed(remote, first[1]).hex()
