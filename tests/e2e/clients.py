@@ -12,9 +12,15 @@ from tests.e2e.world import append, iso
 
 class ClaudeSession:
     def __init__(
-        self, home: Path, cwd: str = "/w", folder: Path | None = None, session_id: str = ""
+        self,
+        home: Path,
+        cwd: str = "/w",
+        folder: Path | None = None,
+        session_id: str = "",
+        **common: Any,
     ) -> None:
         self.id = session_id or str(uuid.uuid4())
+        self.common = common  # of every line
         self.turns = 0
         self.cwd = cwd
         folder = folder or home / ".claude/projects/-w"
@@ -25,7 +31,8 @@ class ClaudeSession:
         line_id = str(uuid.uuid4())
         common = {"parentUuid": self.last, "isSidechain": False, "type": kind, "uuid": line_id}
         common |= {"timestamp": iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
-        append(self.path, common | {"userType": "external", "gitBranch": "main"} | fields)
+        common |= {"userType": "external", "gitBranch": "main"}
+        append(self.path, common | self.common | fields)
         self.last = line_id
         return line_id
 
@@ -41,11 +48,11 @@ class ClaudeSession:
     def say(self, text: str = "Done.") -> str:
         return self.answer([{"type": "text", "text": text}])
 
-    def answer(self, content: list[dict[str, Any]], stop: str = "end_turn") -> str:
-        message = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
+    def answer(self, content: Any, stop: str = "end_turn", **message: Any) -> str:
+        known = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
+        known |= {"content": content, "stop_reason": stop}
         usage = {"input_tokens": 10, "output_tokens": 5}
-        full = message | {"content": content, "stop_reason": stop, "usage": usage}
-        return self.line("assistant", message=full)
+        return self.line("assistant", message=known | {"usage": usage} | message)
 
     def edit(self, path: str) -> None:
         self.prompt(f"Edit {path}.")
@@ -57,6 +64,11 @@ class ClaudeSession:
         self.answer([call], stop="tool_use")
         result = {"type": "tool_result", "tool_use_id": call["id"], "content": output}
         self.prompt([result], toolUseResult={"stdout": output, "stderr": ""})
+
+    def helper(self, name: str) -> ClaudeSession:
+        """Begin a sub-agent of this session."""
+        own = {"sessionId": self.id, "isSidechain": True}
+        return ClaudeSession(Path(), self.cwd, self.path.with_suffix("") / "subagents", name, **own)
 
     def title(self, text: str) -> None:
         line = {"type": "custom-title", "customTitle": text, "sessionId": self.id}

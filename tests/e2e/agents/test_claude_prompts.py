@@ -204,12 +204,10 @@ def test_a_sub_agent_is_named_by_its_task(world: World, home: Path) -> None:
     for described in (True, False):
         origin = ClaudeSession(home)
         origin.turn("Is the lexer sound?")
-        folder = origin.path.with_suffix("") / "subagents"
-        helper = ClaudeSession(home, folder=folder, session_id=f"agent-{origin.id[-12:]}")
-        named = {"sessionId": origin.id, "isSidechain": True}
-        helper.prompt("Review the lexer.", **named, timestamp="2026-11-01T00:00:00.000Z")
-        helper.line("assistant", message={"role": "assistant", "content": "It is."}, **named)
-        helper.prompt("Now its tests.", **named)
+        helper = origin.helper(f"agent-{origin.id[-12:]}")
+        helper.prompt("Review the lexer.", timestamp="2026-11-01T00:00:00.000Z")
+        helper.say("It is.")
+        helper.prompt("Now its tests.")
         helpers[helper.id] = ("Review the lexer.", "first-message")
         if described:
             beside = {"agentType": "general-purpose", "description": "lexer review"}

@@ -190,15 +190,12 @@ def test_a_sub_agents_copy_of_its_parent_is_not_its_own(world: World, home: Path
         parent, word = ClaudeSession(home), f"zebra{number}"
         parent.turn("Sort the widgets.")
         parent.turn(f"Now the {word}.")
-        folder = parent.path.with_suffix("") / "subagents"
-        copy = ClaudeSession(home, folder=folder, session_id=f"agent-a{label}-{parent.id[-12:]}")
-        own = {"sessionId": parent.id, "isSidechain": True}
-        lines = [json.loads(line) | own for line in parent.path.read_text().splitlines()]
-        append(copy.path, *lines)
+        copy = parent.helper(f"agent-a{label}-{parent.id[-12:]}")
+        lines = map(json.loads, parent.path.read_text().splitlines())
+        append(copy.path, *(line | copy.common for line in lines))
         clock.now += timedelta(minutes=1)
-        copy.prompt("Summarize all of it.", **own)
-        text = [{"type": "text", "text": "We sorted."}]
-        copy.line("assistant", message=lines[-1]["message"] | {"id": "own", "content": text}, **own)
+        copy.prompt("Summarize all of it.")
+        copy.say("We sorted.")
         copies.add(copy.id)
         spent |= {parent.id: 20} if exists else {}
         finds[word] = parent.id if exists else copy.id
@@ -222,18 +219,15 @@ def test_a_sub_agent_that_is_a_fork(world: World, home: Path) -> None:
     call = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "Check the top."}}
     parent.answer([call], stop="tool_use")
     answer = json.loads(parent.path.read_text().splitlines()[-1])
-    folder = parent.path.with_suffix("") / "subagents"
-    fork = ClaudeSession(home, folder=folder, session_id="agent-a0b1c2d3")
-    own = {"sessionId": parent.id, "isSidechain": True}
+    fork = parent.helper("agent-a0b1c2d3")
     append(fork.path, {"type": "fork-context-ref", "parentSessionId": parent.id})
-    append(fork.path, answer | own | {"uuid": "copy", "parentUuid": None})
+    append(fork.path, answer | fork.common | {"uuid": "copy", "parentUuid": None})
     fork.last = "copy"
     task = "<fork-boilerplate>\nOne shot.\n</fork-boilerplate>\n\nYour directive: Check the top."
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "Fork started"}
     clock.now += timedelta(seconds=1)
-    fork.prompt([result, {"type": "text", "text": task}], **own)
-    done = answer["message"] | {"id": "own", "content": [{"type": "text", "text": "It is sound."}]}
-    fork.line("assistant", message=done | {"stop_reason": "end_turn"}, **own)
+    fork.prompt([result, {"type": "text", "text": task}])
+    fork.say("It is sound.")
     clock.now = None
     row = world.read_once("--subagents")[fork.id]
     assert (row["tokens"]["input"], row["toolsUsed"]) == (10, {})
@@ -246,9 +240,6 @@ def test_a_member_of_a_team_has_its_task_and_name(world: World, home: Path) -> N
     """The first message to it is its task, and says in few words what that is."""
     parent = ClaudeSession(home)
     parent.turn("Test all of it.")
-    folder = parent.path.with_suffix("") / "subagents"
-    own = {"sessionId": parent.id, "isSidechain": True}
-    said = {"role": "assistant", "content": [{"type": "text", "text": "All pass."}]}
     assigned = {"type": "task_assignment", "subject": "Test the hooks"}
     assigned["description"] = "Run every hook."
     head = '<teammate-message teammate_id="team-lead"'
@@ -256,9 +247,9 @@ def test_a_member_of_a_team_has_its_task_and_name(world: World, home: Path) -> N
         f'{head} summary="Test the hooks">\nRun every hook.\n</teammate-message>',
         f"{head}>\n{json.dumps(assigned, separators=(',', ':'))}\n</teammate-message>",
     ):
-        member = ClaudeSession(home, folder=folder, session_id=f"agent-a{len(message)}")
-        member.prompt(message, **own)
-        member.line("assistant", message=said, **own)
+        member = parent.helper(f"agent-a{len(message)}")
+        member.prompt(message)
+        member.say("All pass.")
         row = world.read_once("--subagents")[member.id]
         assert (row["name"], row["firstUserMessage"]) == ("Test the hooks", "Run every hook.")
         told = [entry["text"] for entry in world.run("path", member.id, "--json")["entries"]]

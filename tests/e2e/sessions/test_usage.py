@@ -106,17 +106,14 @@ def test_what_no_agent_recorded_is_estimated_at_list_prices(world: World, home: 
     for model in ("claude-opus-4-5-20251101", "claude-of-nobody"):
         session = ClaudeSession(home)
         session.prompt("Begin.")
-        said = {"id": "msg_1", "role": "assistant", "model": model, "usage": tokens}
-        session.line("assistant", message=said | {"content": "Done.", "stop_reason": "end_turn"})
-        helped = {"id": "msg_2", "role": "assistant", "model": model, "content": "Here."}
-        helped |= {"usage": {"input_tokens": 4000}}  # by a sub-agent, in old versions
-        session.line("assistant", message=helped, isSidechain=True)
+        session.answer("Done.", model=model, usage=tokens)
+        session.common["isSidechain"] = True  # by a sub-agent, in old versions
+        session.answer("Here.", model=model, usage={"input_tokens": 4000})
         ids.append(session.id)
     mixed = ClaudeSession(home)
     mixed.prompt("Begin.")
     for model in ("claude-opus-4-5", "claude-of-nobody"):
-        said = {"id": model, "role": "assistant", "model": model, "content": "Done."}
-        mixed.line("assistant", message=said | {"usage": {"input_tokens": 100_000}})
+        mixed.answer("Done.", model=model, usage={"input_tokens": 100_000})
     ids.append(mixed.id)
     recorded = world.session()
     recorded.say("user", "Begin.")
@@ -274,23 +271,12 @@ def test_a_session_that_asks_the_user_waits(world: World, home: Path) -> None:
 
 
 def test_what_sub_agents_cost_stands_beside_what_their_parent_did(world: World, home: Path) -> None:
-    parent = ClaudeSession(home)
-    folder = parent.path.with_suffix("") / "subagents"
-    helpers = [ClaudeSession(home, folder=folder, session_id=f"agent-{n}") for n in range(2)]
-    other = ClaudeSession(home)
-    folder = other.path.with_suffix("") / "subagents"
-    unpriced = ClaudeSession(home, folder=folder, session_id="agent-9")
-    for session in (parent, *helpers, other, unpriced):
-        above = other if session is unpriced else parent
-        alone = session in (parent, other)
-        more = {} if alone else {"sessionId": above.id, "isSidechain": True}
-        session.prompt("Begin.", **more)
-        usage = {"input_tokens": 100_000, "output_tokens": 0}
+    parent, other = ClaudeSession(home), ClaudeSession(home)
+    unpriced = other.helper("agent-9")
+    for session in (parent, parent.helper("agent-0"), parent.helper("agent-1"), other, unpriced):
+        session.prompt("Begin.")
         model = "nobody-knows" if session is unpriced else "claude-opus-4-5"
-        said = {"id": "msg_1", "role": "assistant", "model": model, "content": "Done."}
-        session.line(
-            "assistant", message=said | {"usage": usage, "stop_reason": "end_turn"}, **more
-        )
+        session.answer("Done.", model=model, usage={"input_tokens": 100_000, "output_tokens": 0})
     world.run("run", "--once")
     row = world.run("--json", "show", parent.id)["session"]
     assert row["costEstimatedUsd"] == 0.5
@@ -317,11 +303,10 @@ def test_failed_edits_and_copied_answers_do_not_count(world: World, home: Path) 
         edits.answer([call], stop="tool_use")
     edits.say()
     first = copies.prompt("Begin.")
-    usage = {"input_tokens": 100_000, "output_tokens": 0}
-    said = {"role": "assistant", "model": "claude-opus-4-5", "content": "Done.", "usage": usage}
+    said = {"model": "claude-opus-4-5", "usage": {"input_tokens": 100_000, "output_tokens": 0}}
     for _ in range(2):
         for n in range(12):
-            copies.line("assistant", message=said | {"id": f"msg_{n}"})
+            copies.answer("Done.", **said, id=f"msg_{n}")
         copies.last = first
     rows = world.read_once()
     assert rows[copies.id]["costEstimatedUsd"] == 6.0
