@@ -20,6 +20,7 @@ from typing import Any
 from indexerd.client import Client
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
 from tests.e2e.forked import Forked, completed
+from tests.e2e.terminal import on_terminal
 from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.opencode_rows import Rows
@@ -208,6 +209,16 @@ class World:
         self.code = done.returncode
         text = done.stdout.decode()
         return json.loads(text) if "--json" in argv else text
+
+    def on_terminal(
+        self, *argv: str, columns: int | None = None, typed: str = "", **env: str
+    ) -> str:
+        """Return what a command shows on a terminal, in one colour."""
+        words = [sys.executable, "-m", "indexerd", "--color", "never", *argv]
+        self.code, got = on_terminal(
+            words, env=self.env | env, cwd=self.root, columns=columns, typed=typed
+        )
+        return got.decode().replace("\r\n", "\n")
 
     def read_once(self, *options: str) -> dict[str, dict[str, Any]]:
         """Have all sessions read once, and return the rows that `list` then shows, by id."""

@@ -5,13 +5,12 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.forked import ran
 from tests.e2e.references.expanding import add
-from tests.e2e.world import ROOT, World, until
+from tests.e2e.world import ROOT, World, listed
 
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCES = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -26,16 +25,13 @@ def examples(kind: str) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, str]]:
-    world = World(tmp_path_factory.mktemp("documents"))
-    world.install_pi()
+def furnish(world: World) -> None:
     add(world, "Parser", turns=2)
-    name = add(world, NAME, turns=2, tags=["ticket:ABC-123", "a", "b"])
-    with world.daemon():
-        until(lambda: world.row(name).get("name") == NAME, "the session")
-        until(lambda: not world.call("status")["textPending"], "the words")
-        yield world, name
+    add(world, NAME, turns=2, tags=["ticket:ABC-123", "a", "b"])
+
+
+def ready(world: World) -> bool:
+    return len(listed(world)) == 2 and not world.call("status")["textPending"]
 
 
 def run(world: World, *argv: str, stdin: str = "") -> str:
@@ -44,20 +40,18 @@ def run(world: World, *argv: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def test_the_documented_python_client_runs(running: tuple[World, str]) -> None:
+def test_the_documented_python_client_runs(running: World) -> None:
     """The Python program resolves a name and asks for its session (S1.46)."""
-    world, _ = running
     programs = [example for example in examples("python") if "indexerd.client" in example]
     assert programs
     for program in programs:
         assert SOCKET in program
-        output = run(world, sys.executable, "-c", program.replace(SOCKET, str(world.socket)))
+        output = run(running, sys.executable, "-c", program.replace(SOCKET, str(running.socket)))
         assert "pi --session " in output
 
 
-def test_the_documented_commands_run(running: tuple[World, str]) -> None:
+def test_the_documented_commands_run(running: World) -> None:
     """expand, complete, ask and history run as documented (S1.46)."""
-    world, _ = running
     typed = TYPED.findall("\n".join(examples("console")))
     assert {line.split()[0] for line in typed} >= {"expand", "complete", "ask", "history"}
     for line in typed:
@@ -65,7 +59,7 @@ def test_the_documented_commands_run(running: tuple[World, str]) -> None:
         if not re.search("conf|@@", line):
             continue  # names a session that only the document has
         output = run(
-            world, sys.executable, "-m", "indexerd", *words, stdin="as in @@confirm-button"
+            running, sys.executable, "-m", "indexerd", *words, stdin="as in @@confirm-button"
         )
         assert output.strip(), line
         if words[0] == "expand":
@@ -73,19 +67,14 @@ def test_the_documented_commands_run(running: tuple[World, str]) -> None:
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-def test_the_documented_jq_programs_run(running: tuple[World, str]) -> None:
+def test_the_documented_jq_programs_run(running: World) -> None:
     """Each jq program of the documents reads meta files of the older extension's format (S1.46)."""
-    world, name = running
-    (world.metas / f"{name}.user.json").write_text(
-        json.dumps({"title": "Mine", "labels": {}, "context": {}})
-    )
-    programs = [
-        example
-        for example in examples("sh")
-        if example.startswith("jq ") and "meta.json" in example
-    ]
+    named = running.call("resolve", ref=NAME)["sessionId"]
+    sidecar = {"title": "Mine", "labels": {}, "context": {}}
+    (running.metas / f"{named}.user.json").write_text(json.dumps(sidecar))
+    programs = [text for text in examples("sh") if text.startswith("jq ") and "meta.json" in text]
     assert len(programs) >= 3
-    output = "".join(run(world, "sh", "-c", program) for program in programs)
+    output = "".join(run(running, "sh", "-c", program) for program in programs)
     assert f"# {NAME}" in output
     assert "2026-11-01T11:00:00.000Z" in output
 

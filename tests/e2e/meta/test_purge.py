@@ -3,7 +3,6 @@
 import json
 import shutil
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import zstandard
 
 from indexerd.errors import NotFoundError, UsageError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.terminal import on_terminal
 from tests.e2e.world import Session, World, hit_by, listed, logged, opencode_rows, until, wait
 
 SECRET = "xylophone"
@@ -114,12 +112,6 @@ def test_purging_cancels_a_running_index_call(world: World) -> None:
         until(lambda: hit_by(world, SECRET), "its text")
 
 
-def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "indexerd", *argv]
-    code, got = on_terminal(command, env=world.env, cwd=world.root, typed=say)
-    return code, got.decode()
-
-
 def test_purging_asks_for_confirmation(world: World) -> None:
     """S2.23: twice for the agent's own file; without a terminal nothing goes; forks stay."""
     session = session_with_secret(world)
@@ -132,8 +124,8 @@ def test_purging_asks_for_confirmation(world: World) -> None:
         wait(world, fork.id, parentSessionId=session.id)
         refusal = world.run("purge", session.id, "--json", code=2)
         assert "not a terminal" in refusal["error"]["message"]
-        code, shown = answered(world, "purge", session.id, "--transcript", say="y\nn\n")
-        assert (code, "nothing was removed" in shown) == (1, True)
+        shown = world.on_terminal("purge", session.id, "--transcript", typed="y\nn\n")
+        assert (world.code, "nothing was removed" in shown) == (1, True)
         for said in ("your title, tags and notes", "This cannot be undone. [y/N]"):
             assert said in " ".join(shown.split())
         for path in (session.path, world.metas / f"{session.id}.meta.json"):
@@ -141,8 +133,8 @@ def test_purging_asks_for_confirmation(world: World) -> None:
             assert path.exists()
         planned = world.call("purge", ref=session.id, dryRun=True)
         assert (planned["sessionFile"], len(planned["files"])) == (str(session.path), 2)
-        code, _ = answered(world, "purge", session.id, "--transcript", say="y\ny\n")
-        assert (code, session.path.exists(), meta_files(world, session)) == (0, False, [])
+        world.on_terminal("purge", session.id, "--transcript", typed="y\ny\n")
+        assert (world.code, session.path.exists(), meta_files(world, session)) == (0, False, [])
         until(lambda: hit_by(world, SECRET) == {fork.id}, "the fork's text")
         with pytest.raises(UsageError, match="purged"):
             world.call("purge", ref=session.id, transcript=True)

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.e2e.forked import ran
-from tests.e2e.world import Session, World
+from tests.e2e.world import World
 from tests.integrations import acted_pi, opencode_host
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
@@ -33,19 +33,8 @@ STATES: list[tuple[dict[str, Any], str]] = [  # what is stored, what follows the
 ]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(tmp_path_factory.mktemp("home"))
-    world.install_pi()
+def furnish(world: World) -> None:
     (world.root / "a.py").touch()
-    with world.daemon():
-        yield world
-
-
-def new_session(world: World) -> Session:
-    session = world.session(turns=1, cwd=str(world.root))
-    world.seen(session)
-    return session
 
 
 def by_command(world: World, session: str, resume: str) -> str:
@@ -95,11 +84,12 @@ def by_opencode(world: World, session: str, _resume: str) -> str:
     ],
 )
 def test_every_integration_sends_the_same_bytes(
-    world: World, block_by: Callable[[World, str, str], str]
+    running: World, block_by: Callable[[World, str, str], str]
 ) -> None:
     """S4.15, S4.16, S4.17, S4.19, S4.20: a hint, sets, neither, and files that are all missing."""
-    session = new_session(world).id
+    session = running.session(turns=1, cwd=str(running.root))
+    running.seen(session)
     for number, (change, rest) in enumerate(STATES):
-        world.call("update", ref=session, **change)
-        text = f"{HEAD}Session directory: {world.root}\n{rest}---\n\n"
-        assert block_by(world, session, f"{session}-{number}") == text
+        running.call("update", ref=session.id, **change)
+        text = f"{HEAD}Session directory: {running.root}\n{rest}---\n\n"
+        assert block_by(running, session.id, f"{session.id}-{number}") == text

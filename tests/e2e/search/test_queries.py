@@ -1,32 +1,29 @@
 """Words, phrases and patterns, as a user types them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from indexerd.errors import UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, listed, until
+from tests.e2e.world import World, listed
 
 IDS = ("0198aaaa-1111-7000-8000-000000000001", "0198aaaa-2222-7000-8000-000000000002")
 PLACES = {session_id: place for place, session_id in enumerate(IDS)}
+BUTTON = "Confirm button refactor #12"
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(tmp_path_factory.mktemp("search"))
-    world.install_pi()
+def furnish(world: World) -> None:
     pear = world.session(session_id=IDS[0], cwd="/srv/orchid-7")
     pear.turn("The red pear is here.", "Release v2.13 has exponential backoff.")
     apple = world.session(session_id=IDS[1])
     apple.turn("A pear that is not of that colour: red is another.", "Café tokens.")
-    named = add(world, "Confirm button refactor #12")
-    with world.daemon():
-        until(lambda: all(world.row(session_id) for session_id in (*IDS, named)), "the sessions")
-        for word, place in (("backoff", 0), ("tokens", 1)):
-            until(lambda word=word, place=place: (place, "message") in hits(world, word), "texts")
-        yield world
+    add(world, BUTTON)
+
+
+def ready(world: World) -> bool:
+    texts = {(0, "message"), (1, "message")}
+    return len(listed(world)) == 3 and texts <= hits(world, "backoff") | hits(world, "tokens")
 
 
 def hits(world: World, query: str) -> set[tuple[Any, str]]:
@@ -36,7 +33,7 @@ def hits(world: World, query: str) -> set[tuple[Any, str]]:
 
 def test_misspelled_words_are_found(running: World) -> None:
     """A warning says which word was searched instead (S1.44)."""
-    for query, found in (("confrim buton", "Confirm button refactor #12"), ("exponental", 0)):
+    for query, found in (("confrim buton", BUTTON), ("exponental", 0)):
         answer = running.call("search", query=query)
         assert found in {place for place, _ in hits(running, query)}
         assert answer["warnings"]
@@ -46,7 +43,7 @@ def test_misspelled_words_are_found(running: World) -> None:
     ("pattern", "found"),
     [
         (r"re:^0198aaaa-2", (1, "id")),
-        (r"re:button refactor #\d\d$", ("Confirm button refactor #12", "name")),
+        (r"re:button refactor #\d\d$", (BUTTON, "name")),
         (r"re:V\d\.\d+ has", (0, "message")),
         (r"re:orchid-\d$", (0, "cwd")),
     ],
@@ -54,9 +51,6 @@ def test_misspelled_words_are_found(running: World) -> None:
 def test_patterns_search_every_field(running: World, pattern: str, found: tuple[Any, str]) -> None:
     """`re:` searches id, name, messages and directory, ignoring case (S1.44)."""
     assert found in hits(running, pattern)
-
-
-BUTTON = "Confirm button refactor #12"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from indexerd.errors import (
     SessionUnreadableError,
     UsageError,
 )
-from tests.e2e import terminal
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import Session, World, hit_by, until
 
@@ -124,14 +122,13 @@ def test_ids_on_a_terminal_are_as_short_as_commands_accept(running: World, colum
     session.answer("On another branch.")
     running.seen(session)
     for command in ("tree", "path", "branches"):
-        argv = [sys.executable, "-m", "indexerd", "--color", "never", command, session.id]
-        code, got = terminal.on_terminal(argv, env=running.env, cwd=running.root, columns=columns)
-        lines = got.decode().splitlines()
-        assert (code, max(map(len, lines)) <= columns) == (0, True)
+        got = running.on_terminal(command, session.id, columns=columns)
+        lines = got.splitlines()
+        assert (running.code, max(map(len, lines)) <= columns) == (0, True)
         shown = {line.split()[0] for line in lines if line.startswith("0a1b2c3d")}
         whole = {line.split()[0] for line in running.run(command, session.id).splitlines()}
         assert shown == {key[:12] for key in ids if key in whole}
-        assert ("Prompt 0, which" in got.decode()) is (command != "branches")
+        assert ("Prompt 0, which" in got) is (command != "branches")
     session.entry("thinking_level_change", thinkingLevel="high")
     running.seen(session)
     assert "[thinking_level_change]" in running.run("tree", session.id, "--filter", "all")

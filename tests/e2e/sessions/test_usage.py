@@ -1,7 +1,6 @@
 """What sessions used, by day, agent, model and project, and which of them wait for the user."""
 
 import re
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,6 @@ from genai_prices.data_snapshot import get_snapshot
 from wcwidth import width
 
 from indexerd.sessions.list_prices import BY_MODEL
-from tests.e2e import terminal
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World, clock, listed, opencode_rows, until, wait
 
@@ -179,12 +177,10 @@ def test_stats_fit_every_terminal(world: World) -> None:
     """S0.27: bars and columns fit 40, 80 and 160 columns; in a pipe there are tabs and no bars."""
     talks(world)
     world.run("run", "--once")
-    command = [sys.executable, "-m", "indexerd", "--color", "never", "stats"]
-    env = world.env | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     for columns in (40, 80, 160):
-        code, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=columns)
-        text = got.decode().replace("\r\n", "\n").replace("\x1b[K", "")
-        assert code == 0
+        colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        text = world.on_terminal("stats", columns=columns, **colours).replace("\x1b[K", "")
+        assert world.code == 0
         lines = [line for line in text.splitlines() if not line.startswith("indexerd:")]
         assert max(map(width, lines)) <= columns, text
         for what in ("2 sessions with use", "$0.94", "2026-11-22", "█", "pi", "/w/shop"):
@@ -207,10 +203,9 @@ def test_long_paths_are_told_apart_on_a_terminal(world: World) -> None:
     for place in ("moon", "noon"):
         ClaudeSession(world.root / "home", f"/w/elsewhere/{place}/a-name-of-a-folder").turn()
     world.run("run", "--once")
-    command = [sys.executable, "-m", "indexerd", "--color", "never", "stats", "--by", "project"]
     for columns in (40, 80):
-        got = terminal.on_terminal(command, env=world.env, cwd=world.root, columns=columns)[1]
-        shown = {line.split()[0] for line in got.decode().splitlines() if "folder" in line}
+        got = world.on_terminal("stats", "--by", "project", columns=columns)
+        shown = {line.split()[0] for line in got.splitlines() if "folder" in line}
         assert shown == {"…moon/a-name-of-a-folder", "…noon/a-name-of-a-folder"}
 
 
@@ -261,9 +256,8 @@ def test_a_session_that_asks_the_user_waits(world: World, home: Path) -> None:
         wait(world, "ses_a", question="SQLite or files?")
         assert {*listed(world, state="waiting")} == replies.keys()
         assert world.run("list", "--all").count("(waiting) ") == len(asking)
-        command, env = [sys.executable, "-m", "indexerd", "resume"], {**world.env, "TERM": "xterm"}
-        _, got = terminal.on_terminal(command, env=env, cwd=world.root, columns=80, typed="\x1b")
-        assert got.count(b"(waiting) ") >= len(asking)  # it is drawn twice
+        got = world.on_terminal("resume", columns=80, typed="\x1b", TERM="xterm")
+        assert got.count("(waiting) ") >= len(asking)  # it is drawn twice
         for session_id, reply in replies.items():
             reply()
             wait(world, session_id, state="active")
