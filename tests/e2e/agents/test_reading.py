@@ -4,13 +4,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from indexerd.errors import SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.mcp.client import call_tool, play
 from tests.e2e.world import (
     FIXTURES,
     ROOT,
@@ -194,35 +192,6 @@ def test_internal_records_of_agents_are_never_sent(world: World, home: Path) -> 
         assert mark not in json.dumps([sent, handed]), session_id
     until(lambda: world.call("status")["textPending"] == 0, "the texts")
     assert world.call("search", query=mark)["hits"] == []
-
-
-def test_a_fork_is_listed_and_linked_in_every_interface(world: World) -> None:
-    """Socket, command line and MCP list and open a fork and name its origin (S3.18)."""
-    project = world.root / "project"
-    project.mkdir()
-    origin = Session(world.sessions, cwd=str(project))
-    origin.talk(1)
-    wait(world, origin.id, userMessageCount=1)
-    fork = origin.fork(cwd=str(project))
-    fork.talk(2)
-    wait(world, fork.id, userMessageCount=2, parentSessionId=origin.id)
-    newest = [fork.id, origin.id]
-
-    def ids(found: dict[str, Any]) -> list[str]:
-        return [row["sessionId"] for row in found["sessions"]]
-
-    where = {"cwd": str(project)}
-    assert ids(world.call("list", **where)) == newest
-    assert ids(world.run("list", "--json", cwd=project)) == newest
-    for found in (world.call("get", ref=fork.id[:12]), world.run("show", fork.id, "--json")):
-        assert found["session"]["parentSessionId"] == origin.id
-
-    async def scene(client: Any) -> None:
-        assert ids(await call_tool(client, "list_sessions", **where)) == newest
-        opened = await call_tool(client, "get_session", session=fork.id)
-        assert opened["parentSessionId"] == origin.id
-
-    play(world, scene)
 
 
 def test_a_truncated_replaced_or_moved_file_is_read_again(world: World) -> None:

@@ -256,16 +256,3 @@ def test_a_full_context_triggers_a_digest_if_configured(world: World) -> None:
             session.say("assistant", "Gone.", stopReason="stop", usage=usage)
         digested = world.run("run", "--once", "--json")["digested"]
         assert digested == ([sessions[10_010].id] if wanted == "true" else [])
-
-
-def test_digests_are_made_after_many_sessions_were_named(world: World) -> None:
-    """Also when the built-in model had processes of its own, for 50 sessions or more (S3.16)."""
-    world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0"
-    grown = world.session(turns=12)
-    world.run("run", "--once")
-    for _ in range(50):
-        world.session(turns=5)
-    for _ in range(30):
-        grown.turn()
-    report = world.run("run", "--once", "--json")
-    assert (len(report["indexed"]), report["digested"]) == (51, [grown.id])
