@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import World, append, clock, opencode_rows, until, wait
+from tests.e2e.world import Session, World, append, clock, listed, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
@@ -78,26 +78,31 @@ def test_a_failed_edit_of_pi_modifies_no_file(world: World) -> None:
 
 
 def test_what_a_fork_copied_counts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S1.13: in the original while that is there, else in the fork."""
+    """S1.13, S1.17: in the original while that is there, else in the fork, of another directory."""
     monkeypatch.setattr(clock, "now", AT)
     origin = world.session()
     paid = {"provider": "p", "model": "m", "stopReason": "stop"}
     origin.say("user", "Begin.")
     origin.said("assistant", edit("kept.py"), **paid, usage=usage(100, 10, 0.25))
     monkeypatch.setattr(clock, "now", AT + timedelta(hours=1))
-    fork = origin.fork()
+    elsewhere = world.pi / "sessions/--elsewhere--"
+    fork = Session(elsewhere, cwd="/elsewhere", parentSession=str(origin.path))
     with fork.path.open("ab") as file:
         file.write(b"".join(origin.path.read_bytes().splitlines(keepends=True)[1:]))
     fork.last = origin.last
     fork.say("user", "Go on.")
     fork.said("assistant", edit("new.py"), **paid, usage=usage(200, 10, 0.5))
-    both = {"filesModified": ["/w/kept.py", "/w/new.py"], "costUsd": 0.75}
-    own = {"filesModified": ["/w/new.py"], "costUsd": 0.5}
+    files = [f"/elsewhere/{name}.py" for name in ("kept", "new")]
+    both = {"filesModified": files, "costUsd": 0.75}
+    own = {"filesModified": files[1:], "costUsd": 0.5}
     hidden = origin.path.rename(world.root / "elsewhere.jsonl")
     with world.daemon():
         wait(world, fork.id, **both)
         hidden.rename(origin.path)
-        wait(world, fork.id, **own, parentSessionId=origin.id)
+        row = wait(world, fork.id, **own, parentSessionId=origin.id)
+        assert (row["userMessageCount"], row["parentSessionFile"]) == (2, str(origin.path))
+        assert world.row(origin.id)["userMessageCount"] == 1
+        assert listed(world, cwd="/elsewhere") == [fork.id]
         origin.path.unlink()
         wait(world, fork.id, **both)
 

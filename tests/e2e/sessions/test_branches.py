@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import Session, World, listed, wait
+from tests.e2e.world import Session, World
 
 PREAMBLE = (
     "The user explored a different conversation branch before returning here.\n"
@@ -55,24 +55,6 @@ def test_a_branchs_reason_is_its_label(running: World) -> None:
     tip = tips(running, bare)[other]
     assert (tip["gist"], tip["gistSource"]) == ("Take Redis.", "ask")
     assert "reason" not in tip
-
-
-def test_a_full_copy_in_another_directory_is_a_session(running: World) -> None:
-    """Its header's id and directory count, and it has the whole history (S1.17)."""
-    first = running.session(turns=3)
-    place = running.pi / "sessions/--elsewhere--"
-    copy = Session(place, cwd="/elsewhere", parentSession=str(first.path))
-    with copy.path.open("ab") as file:
-        file.write(first.path.read_bytes().partition(b"\n")[2])
-    copy.last, copy.turns = first.last, first.turns
-    copy.turn("Only in the copy.")
-    running.seen(first)
-    running.seen(copy)
-    row = wait(running, copy.id, parentSessionId=first.id)
-    assert (row["cwd"], row["userMessageCount"]) == ("/elsewhere", 4)
-    assert row["parentSessionFile"] == str(first.path)
-    assert running.row(first.id)["userMessageCount"] == 3
-    assert listed(running, cwd="/elsewhere") == [copy.id]
 
 
 def test_a_newer_version_is_read_with_one_warning(running: World) -> None:
