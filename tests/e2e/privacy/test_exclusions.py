@@ -38,9 +38,18 @@ def world_with_exclusion(root: Path) -> tuple[World, Session, Session]:
     return world, seen, hidden
 
 
-@pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", REFUSED])
-def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> None:
-    """With an unknown key or a broken file, the last valid exclusions still apply."""
+@pytest.mark.parametrize(
+    ("broken", "causes"),
+    [
+        (f'min_new_user_messages = "five"\nbogus = 1\n{GOOD}', ("min_new_user_messages", "bogus")),
+        ("[privacy\n", ()),
+        (REFUSED, ("(?<=x)y",)),
+    ],
+)
+def test_exclusions_outlive_a_bad_configuration(
+    tmp_path: Path, broken: str, causes: tuple[str, ...]
+) -> None:
+    """S0.26: each error is listed, nothing is indexed, and the last valid exclusions apply."""
     world, seen, hidden = world_with_exclusion(tmp_path)
     world.configure(GOOD)
     with world.daemon():
@@ -49,8 +58,14 @@ def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> 
     with world.daemon():
         status = world.call("status")
         assert status["state"] == "indexing-off"
-        assert broken != REFUSED or "(?<=x)y" in json.dumps(status["problems"])
+        assert all(cause in json.dumps(status["problems"]) for cause in causes)
         check(world, seen.id, hidden.id)
+        due = world.session(turns=6)
+        until(lambda: world.row(due.id), "the session")
+        answer = world.run("index", due.id, "--force", "--json", code=78)
+        assert answer["error"]["code"] == "config_invalid"
+        assert world.meta(due.id) is None
+    assert world.run("config", "check", "--json", code=78)["error"]["code"] == "config_invalid"
 
 
 def test_exclusions_follow_the_configuration(world: World) -> None:
