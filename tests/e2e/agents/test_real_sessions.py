@@ -1,6 +1,7 @@
 """Recorded sessions of every agent have the right counts, names, parents and files."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def _exists(truth: Row) -> bool:
 
 
 RECORDED = [pytest.param(truth, id=f"{truth['agent']}-{truth['label']}") for truth in recorded()]
+OF_PI = [param for param in RECORDED if str(param.id).startswith("pi")]
 
 
 def session_id(truth: Row) -> str:
@@ -93,6 +95,30 @@ def test_a_row_matches_what_was_sent(rows: dict[str, Row], truth: Row) -> None:
         session_id(other) for other in recorded() if (other["agent"], other["label"]) == parent
     ]
     assert row.get("parentSessionId") == (parents[0] if parents else None)
+
+
+@pytest.mark.parametrize("truth", OF_PI)
+def test_a_meta_file_matches_what_was_sent(read: World, rows: dict[str, Row], truth: Row) -> None:
+    """S0.6, S0.31, S0.33: from five prompts on, with what the file's own header says."""
+    file = read.root / "stores" / truth["file"]
+    path = file.parents[2] / f"sessions-meta/{session_id(truth)}.meta.json"
+    assert path.exists() is (truth["n_user"] >= 5)
+    if not path.exists():
+        return
+    meta = json.loads(path.read_text())
+    header, *entries = map(json.loads, file.read_bytes().splitlines())
+    assert (meta["sessionFile"], meta["cwd"]) == (str(file.resolve()), header["cwd"])
+    parent = header.get("parentSession", header.get("branchedFrom"))
+    assert (meta.get("parentSessionFile"), meta["userMessageCount"]) == (parent, truth["n_user"])
+    # Entries of version 1 have no ids, so indexerd derives stable ones.
+    assert meta["lastIndexedLeafId"] == entries[-1].get("id", meta["lastIndexedLeafId"])
+    assert meta["model"] == "local/extractive"
+    assert 3 <= len(meta["tags"]) <= 12
+    reads = {f"{meta['cwd']}/{path}" for path in truth["files_read"]}
+    assert reads - {*meta["filesModified"]} == {*meta["filesRead"]}
+    assert rows[session_id(truth)]["newUserMessages"] == 0
+    # `show` counts prompts; a description has no figure that could differ.
+    assert not re.search(r"\d+ (requests?|prompts?|messages?)", meta["description"])
 
 
 def test_every_agent_has_rows(rows: dict[str, Row]) -> None:
