@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from indexerd.errors import InvalidMetaError
-from indexerd.web.server import find_running
 from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.web.views import browsing
 from tests.e2e.world import Session, World, until
 from tests.sessions.canaries import CANARIES, WORD
 
@@ -140,13 +139,9 @@ def test_commands_print_redacted_paths(place: Place) -> None:
 
 def test_pages_of_the_view_are_redacted(place: Place) -> None:
     """S2.21: the home page, a search, and a session's page with its data."""
-    until(lambda: find_running(place.world.state), "the view")
-    link = place.world.run("web", "--json", place.fork.id)["link"]
-    with httpx2.Client(follow_redirects=True) as browser:
-        page = browser.get(link)
-        base = str(page.url).partition("/s/")[0]
-        pages = [page, browser.get(f"{base}/"), browser.get(f"{base}/?q=repo")]
-        pages.append(browser.get(f"{base}/s/{place.fork.id}/document"))
+    with browsing(place.world, place.fork.id) as (browser, page):
+        paths = ("/", "/?q=repo", f"/s/{place.fork.id}/document")
+        pages = [page, *(browser.get(path) for path in paths)]
     assert [page.status_code for page in pages] == [200] * len(pages)
     assert [str(page.url) for page in pages if WORD in page.text] == []
 

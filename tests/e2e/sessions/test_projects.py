@@ -8,11 +8,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from indexerd.errors import NotFoundError
-from indexerd.web.server import find_running
+from tests.e2e.web.views import browsing
 from tests.e2e.world import Session, World, listed, until, wait
 from tests.sources.test_projects import git
 
@@ -35,14 +34,6 @@ def live(world: World) -> Iterator[World]:
 @pytest.fixture
 def with_view(world: World) -> None:
     world.listen()
-
-
-def view(world: World, path: str) -> str:
-    until(lambda: find_running(world.state), "the view's start")
-    found = world.run("web", "--json")
-    with httpx2.Client(follow_redirects=True) as browser:
-        browser.get(found["link"])
-        return browser.get(found["url"] + path).text
 
 
 def begun(world: World, cwd: Path, name: str = "Why?") -> Session:
@@ -90,7 +81,8 @@ def test_a_moved_directory_is_one_project_with_its_new_one(with_view: None, live
     assert used == {before.id: str(new / "api"), began_later.id: None, later.id: None}
     assert live.call("resolve", ref="tune the zebra cache", cwd=str(new))["how"] == "name"
     assert live.run("resume", before.id).strip() == row["resume"]
-    page = view(live, f"/?project={new}")
+    with browsing(live) as (browser, _):
+        page = browser.get(f"/?project={new}").text
     assert re.search(r">\s*store\s*<", page)
     assert f"/s/{before.id}" in page
     assert str(old / "api") not in page

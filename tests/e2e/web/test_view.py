@@ -14,7 +14,8 @@ import httpx2
 import pytest
 
 from indexerd.web.server import Running, find_running
-from tests.e2e.world import World, clock, hooked, until
+from tests.e2e.web.views import browsing, started
+from tests.e2e.world import World, clock, hooked, problems, until
 
 pytestmark = pytest.mark.faults
 
@@ -26,7 +27,7 @@ def test_the_daemon_runs_the_view(world: World) -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     world.listen(address)
     with world.daemon() as daemon:
-        view = until(lambda: find_running(world.state), "the view's start")
+        view = started(world)
         assert view.url == f"http://{address}"
         found = world.run("web", "--json", session.id)
         assert (found["url"], found["pid"]) == view
@@ -46,14 +47,11 @@ def test_usage_opens_where_there_is_use(world: World, monkeypatch: pytest.Monkey
     monkeypatch.setattr(clock, "now", datetime(2025, 1, 1, tzinfo=UTC))
     session = world.session(3)
     world.listen()
-    with world.daemon(), httpx2.Client(follow_redirects=True) as browser:
-        until(lambda: find_running(world.state), "the view's start")
+    with world.daemon(), browsing(world, session.id) as (browser, _):
         until(lambda: world.call("usage")["days"], "the session's use")
-        found = world.run("web", "--json", session.id)
-        browser.get(found["link"])
-        shown = browser.get(f"{found['url']}/usage").text
+        shown = browser.get("/usage").text
         assert '<a href="/usage?range=all" aria-current="page">' in shown
-        assert "Nothing was used yet." in browser.get(f"{found['url']}/usage?range=30d").text
+        assert "Nothing was used yet." in browser.get("/usage?range=30d").text
 
 
 STARTS = """\
@@ -72,22 +70,21 @@ def test_the_view_starts_no_program(world: World) -> None:
     """Opening any page starts no agent and no other program."""
     session = world.session(3)
     world.listen()
-    started = world.root / "started"
-    world.env["STARTED"] = str(started)
+    noted = world.root / "noted"
+    world.env["STARTED"] = str(noted)
     hooked(world, STARTS)
     with world.daemon() as daemon:
-        view = until(lambda: find_running(world.state), "the view's start")
-        with httpx2.Client(follow_redirects=True) as browser:
-            browser.get(world.run("web", "--json", session.id)["link"])
+        view = started(world)
+        with browsing(world, session.id) as (browser, _):
             for page in ("", "/document", "/sent", "/family", "/export"):
-                assert browser.get(f"{view.url}/s/{session.id}{page}").is_success, page
+                assert browser.get(f"/s/{session.id}{page}").is_success, page
             until(lambda: world.call("search", query="widget")["hits"], "the text in the index")
             for query, some in (("widget", False), ("widget zeppelin", True)):
-                found = browser.get(f"{view.url}/?q={query}")
+                found = browser.get(f"/?q={query}")
                 assert found.is_success
                 assert "<mark>widget</mark>" in found.text
                 assert ("1 of 2 words" in found.text) is some
-        by = {int(line.split()[0]) for line in started.read_text().splitlines()}
+        by = {int(line.split()[0]) for line in noted.read_text().splitlines()}
     assert daemon.pid in by  # the daemon itself started the view
     assert view.pid not in by
 
@@ -106,7 +103,7 @@ def test_a_browser_is_given_a_file_instead_of_a_link(world: World, with_daemon: 
     world.listen()
     with world.daemon() if with_daemon else nullcontext():
         if with_daemon:
-            until(lambda: find_running(world.state), "the view's start")
+            started(world)
         command = [sys.executable, "-m", "indexerd", "web"]
         with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -127,7 +124,7 @@ def test_a_browser_is_given_a_file_instead_of_a_link(world: World, with_daemon: 
 def test_the_view_restarts_and_ends_with_the_daemon(world: World) -> None:
     world.listen()
     with world.daemon() as daemon:
-        first = until(lambda: find_running(world.state), "the view's start")
+        first = started(world)
         os.kill(first.pid, signal.SIGKILL)
 
         def another() -> Running | None:
@@ -150,9 +147,4 @@ def test_an_address_in_use_is_reported(world: World) -> None:
         world.listen(f"127.0.0.1:{taken.getsockname()[1]}")
         with world.daemon():
             world.wait_meta(session.id)
-
-            def web_problems() -> list[str]:
-                problems = world.call("status")["problems"]
-                return [problem["cause"] for problem in problems if problem["code"] == "web_down"]
-
-            assert "cannot listen" in until(web_problems, "the problem")[0]
+            assert "cannot listen" in until(lambda: problems(world).get("web_down"), "the problem")
