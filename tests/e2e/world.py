@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -131,8 +132,13 @@ class Session:
         for _ in range(turns):
             self.turn()
 
-    def fork(self, **options: Any) -> Session:
-        return Session(self.path.parent, parentSession=str(self.path), **options)
+    def fork(self, folder: Path | None = None, *, copied: bool = False, **options: Any) -> Session:
+        fork = Session(folder or self.path.parent, parentSession=str(self.path), **options)
+        if copied:
+            with fork.path.open("ab") as file:
+                file.write(self.path.read_bytes().partition(b"\n")[2])
+            fork.last = self.last
+        return fork
 
 
 class World:
@@ -343,12 +349,28 @@ def listed(world: World, **params: Any) -> list[str]:
     return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
 
 
+def index_state(world: World, session_id: str) -> str | None:
+    """Return how a session's last index run ended, or that it goes on."""
+    if not world.row(session_id):
+        return None
+    status = world.call("get", ref=session_id).get("indexing") or {}
+    state: str | None = status.get("state")
+    return state
+
+
 def hit_by(world: World, query: str) -> set[str]:
     return {hit["sessionId"] for hit in world.call("search", query=query)["hits"]}
 
 
 def problems(world: World) -> dict[str, str]:
     return {problem["code"]: problem["cause"] for problem in world.call("status")["problems"]}
+
+
+def proc(pid: int, file: str, field: str) -> int:
+    """Return a figure that the kernel has of a process."""
+    found = re.search(rf"(?m)^{field}:\s+(\d+)", Path(f"/proc/{pid}/{file}").read_text())
+    assert found, field
+    return int(found[1])
 
 
 def hooked(world: World, code: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import Session, World, append, clock, listed, opencode_rows, until, wait
+from tests.e2e.world import World, append, clock, listed, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
@@ -85,11 +85,7 @@ def test_what_a_fork_copied_counts_once(world: World, monkeypatch: pytest.Monkey
     origin.say("user", "Begin.")
     origin.said("assistant", edit("kept.py"), **paid, usage=usage(100, 10, 0.25))
     monkeypatch.setattr(clock, "now", AT + timedelta(hours=1))
-    elsewhere = world.pi / "sessions/--elsewhere--"
-    fork = Session(elsewhere, cwd="/elsewhere", parentSession=str(origin.path))
-    with fork.path.open("ab") as file:
-        file.write(b"".join(origin.path.read_bytes().splitlines(keepends=True)[1:]))
-    fork.last = origin.last
+    fork = origin.fork(world.pi / "sessions/--elsewhere--", copied=True, cwd="/elsewhere")
     fork.say("user", "Go on.")
     fork.said("assistant", edit("new.py"), **paid, usage=usage(200, 10, 0.5))
     files = [f"/elsewhere/{name}.py" for name in ("kept", "new")]

@@ -13,7 +13,7 @@ import pytest
 
 from indexerd.daemon.daemon import TICK_SECONDS
 from indexerd.errors import IndexerdError
-from tests.e2e.world import World, hit_by, problems, until, wait
+from tests.e2e.world import World, hit_by, index_state, problems, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -91,17 +91,12 @@ def test_a_full_meta_directory(world: World) -> None:
         names = sorted(os.listdir(world.metas))
         ballast = fill(world.metas)
         session.talk(5)
-        until(lambda: failed(world, session.id), "the failure")
+        until(lambda: index_state(world, session.id) == "failed", "the failure")
         assert world.meta(session.id) == old
         assert sorted(os.listdir(world.metas)) == sorted([*names, ballast.name])
         ballast.unlink()
         world.call("index", ref=session.id, force=True, wait=True)
         assert world.wait_meta(session.id)["userMessageCount"] == 10
-
-
-def failed(world: World, session_id: str) -> bool:
-    status = world.call("get", ref=session_id).get("indexing") or {}
-    return bool(status.get("state") == "failed")
 
 
 def answers(world: World) -> bool:

@@ -7,15 +7,13 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.world import NEW_PYTHON, World, ends_well, hooked, scanned, until
+from tests.e2e.world import NEW_PYTHON, World, ends_well, hooked, proc, scanned, until
 
 pytestmark = pytest.mark.faults
 
@@ -52,32 +50,9 @@ def test_the_clock_is_set_back(world: World) -> None:
         times = [row["modifiedAt"] for row in world.call("list")["sessions"]]
         assert times == sorted(times, reverse=True)
         assert world.call("list")["sessions"][0]["sessionId"] == late.id
-        read = _bytes_read(process.pid)
+        read = proc(process.pid, "io", "rchar")
         scanned(world, 3)
-        assert _bytes_read(process.pid) - read < late.path.stat().st_size
-
-
-def _bytes_read(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
-
-
-def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
-    """S0.26: errors are listed, nothing is indexed, lookups work, `config check` exits 78."""
-    world.configure('min_new_user_messages = "five"\nnonsense = true\n')
-    session = world.session(turns=6)
-    with world.daemon():
-        found = until(lambda: world.call("list")["sessions"], "the session")
-        assert session.id == found[0]["sessionId"]
-        status = world.call("status")
-        assert status["state"] == "indexing-off"
-        causes = " ".join(problem["cause"] for problem in status["problems"])
-        assert "min_new_user_messages" in causes
-        assert "nonsense" in causes
-        answer = world.run("index", session.id, "--force", "--json", code=78)
-        assert answer["error"]["code"] == "config_invalid"
-        assert world.meta(session.id) is None
-    answer = world.run("config", "check", "--json", code=78)
-    assert answer["error"]["code"] == "config_invalid"
+        assert proc(process.pid, "io", "rchar") - read < late.path.stat().st_size
 
 
 def test_files_are_private_under_any_umask(world: World) -> None:
@@ -112,20 +87,14 @@ def test_two_daemons_cannot_share_a_meta_directory(world: World) -> None:
     assert not [*world.pi.rglob(".*")]
 
 
-@contextmanager
-def started(world: World, *before: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
-    words = [*before, sys.executable, "-m", "indexerd", "run"]
-    process = subprocess.Popen(words, env=world.env, cwd=world.root, **streams)
-    with ends_well(process):
-        yield process
-
-
 def test_broken_standard_streams_are_harmless(world: World) -> None:
     """With broken pipes as its streams the daemon indexes, logs and exits with code 0."""
     world.env["INDEXERD_LOG__LEVEL"] = "debug"  # write much to the broken streams
     read, wrote = os.pipe()
     os.close(read)
-    with started(world, stdin=wrote, stdout=wrote, stderr=wrote):
+    words = [sys.executable, "-m", "indexerd", "run"]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), wrote)
+    with ends_well(subprocess.Popen(words, env=world.env, cwd=world.root, **streams)):
         os.close(wrote)
         for _ in range(2):
             world.wait_meta(world.session(turns=5).id)
@@ -140,9 +109,8 @@ def test_broken_standard_streams_are_harmless(world: World) -> None:
 def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -> None:
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
         pytest.skip("the limit is low here")
-    before = ["sh", "-c", f'ulimit -S -n 256; ulimit -H -n {hard}; exec "$@"', "sh"]
-    with started(world, *before) as process:
-        until(world.socket.exists, "the socket")
+    limits = f'ulimit -S -n 256; ulimit -H -n {hard}; exec "$@"'
+    with world.daemon(under=["sh", "-c", limits, "sh"]) as process:
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (want, hard)
 
 
@@ -162,10 +130,8 @@ def names(place: Path) -> set[str]:
     return {path.name for path in place.iterdir()}
 
 
-@pytest.mark.parametrize("argv", [("run",), ("run", "--once")])
-def test_temporary_files_of_dead_writers_are_removed_at_start(
-    world: World, argv: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("once", [True, False])
+def test_temporary_files_of_dead_writers_are_removed_at_start(world: World, once: bool) -> None:
     """S0.37: only temporary files of indexerd and of the older extension are removed."""
     world.scripted()
     world.metas.mkdir()
@@ -173,12 +139,8 @@ def test_temporary_files_of_dead_writers_are_removed_at_start(
     for name in (*LEFT, *FOREIGN, alive):
         (world.metas / name).write_bytes(b'{"half":')
     stays = {*FOREIGN, alive}
-    if argv == ("run",):
-        with world.daemon():
-            until(lambda: names(world.metas) == stays, "the sweep")
-    else:
-        world.run(*argv)
-        assert names(world.metas) == stays
+    with nullcontext(world.run("run", "--once")) if once else world.daemon():
+        until(lambda: names(world.metas) == stays, "the sweep")
     assert (world.metas / alive).read_bytes() == b'{"half":'
 
 

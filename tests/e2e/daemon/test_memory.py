@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,7 +14,7 @@ import pytest
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import NEW_PYTHON, Session, World, append, entry_ids, hit_by, until
+from tests.e2e.world import NEW_PYTHON, Session, World, append, entry_ids, hit_by, proc, until
 
 pytestmark = [
     pytest.mark.faults,
@@ -65,21 +64,16 @@ AGENTS: dict[str, tuple[Callable[[World], Any], Callable[[Any, str], None]]] = {
 
 class Memory:
     def __init__(self, pid: int) -> None:
-        self._proc = Path(f"/proc/{pid}")
+        self._pid = pid
 
     def now(self) -> float:
-        return self._field("VmRSS")
+        return proc(self._pid, "status", "VmRSS") / 1024
 
     def peak_growth(self, work: Callable[[], Any]) -> float:
         before = self.now()
-        (self._proc / "clear_refs").write_text("5")
+        Path(f"/proc/{self._pid}/clear_refs").write_text("5")
         work()
-        return self._field("VmHWM") - before
-
-    def _field(self, name: str) -> float:
-        found = re.search(rf"{name}:\s+(\d+)", (self._proc / "status").read_text())
-        assert found
-        return int(found[1]) / 1024
+        return proc(self._pid, "status", "VmHWM") / 1024 - before
 
 
 def wait_turns(world: World, session_id: str, count: int) -> None:

@@ -164,8 +164,6 @@ def test_a_digest_on_request_below_the_threshold(running: World) -> None:
     assert full.splitlines()[-1] == "24 prompts and answers, 14 summarised"
     found = running.run("--json", "history", session.id, "--full")
     assert [segment["covering_messages"] for segment in found["segments"]] == [[0, 13]]
-    assert "[Previous conversation summarized - 14 messages]" in found["context"][0]["text"]
-    assert len(found["context"]) == 11
     assert running.fingerprint() == before
 
 

@@ -118,9 +118,7 @@ def test_purging_asks_for_confirmation(world: World) -> None:
     with world.daemon():
         world.wait_meta(session.id)
         world.call("update", ref=session.id, title="Mine")
-        fork = session.fork()
-        with fork.path.open("ab") as file:
-            file.write(session.path.read_bytes().partition(b"\n")[2])
+        fork = session.fork(copied=True)
         wait(world, fork.id, parentSessionId=session.id)
         refusal = world.run("purge", session.id, "--json", code=2)
         assert "not a terminal" in refusal["error"]["message"]

@@ -4,19 +4,10 @@ import signal
 
 import pytest
 
-from indexerd.errors import NotFoundError
-from tests.e2e.world import GOOGLE_KEY, World, logged, scanned, until
+from tests.e2e.world import GOOGLE_KEY, World, index_state, logged, problems, scanned, until
 from tests.fakes.gemini_server import CANARY, METADATA, GeminiServer
 
 pytestmark = pytest.mark.faults
-
-
-def state(world: World, session_id: str) -> str | None:
-    try:
-        status = world.call("get", ref=session_id).get("indexing")
-    except NotFoundError:
-        return None
-    return status and str(status["state"])
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +22,12 @@ def test_a_long_retry_delay_stops_all_requests(world: World) -> None:
         server.default = "429_huge"
         first = world.session(turns=5)
         with world.daemon():
-            until(lambda: state(world, first.id) == "failed", "the end of the one request")
-            others = [world.session(turns=5) for _ in range(2)]
-            for session in others:
-                until(lambda session=session: state(world, session.id) == "failed", "the refusal")
+            until(lambda: index_state(world, first.id) == "failed", "the end of the one request")
+            for session in [world.session(turns=5) for _ in range(2)]:
+                until(lambda key=session.id: index_state(world, key) == "failed", "the refusal")
             scanned(world, 2)
-            problems = {problem["code"] for problem in world.call("status")["problems"]}
+            assert "provider_unavailable" in problems(world)
         assert server.hits == 1
-    assert "provider_unavailable" in problems
     assert len(logged(world, "model.breaker_open")) == 1
     assert len(logged(world, "index.failed")) == 1
     assert len(logged(world, "index.skipped")) == 2

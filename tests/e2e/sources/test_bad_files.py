@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.times import iso
-from tests.e2e.world import Session, World, hit_by, hooked, logged, scanned, until, wait
+from tests.e2e.world import Session, World, hit_by, hooked, logged, proc, scanned, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -143,13 +143,6 @@ def test_an_unreadable_file_is_reported_until_it_is_readable(world: World) -> No
         assert process.poll() is None
 
 
-def peak(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) // 1024
-    return 0
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("size", [100_000_000, 9_000_000])
 def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
@@ -159,7 +152,7 @@ def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
     with world.daemon() as process:
         wait(world, session.id, userMessageCount=4)
         until(lambda: hit_by(world, "adjust widget"), "its words")
-        before = peak(process.pid)
+        before = proc(process.pid, "status", "VmHWM")
         session.say("assistant", "A zeppelin. \u0001\U0001f6a2 " + "x" * size)
         session.turn("Where does the gondola hang?")
         wait(world, session.id, userMessageCount=5)
@@ -167,7 +160,7 @@ def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
         assert bool(hit_by(world, "zeppelin")) is (size < 16_000_000)
         done = world.call("index", ref=session.id, force=True, wait=True)
         assert done["status"] == "indexed"
-        assert peak(process.pid) - before < 64
+        assert proc(process.pid, "status", "VmHWM") - before < 64 << 10
 
 
 def test_indexerds_own_files_trigger_no_run(world: World) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.world import World, until, wait
+from tests.e2e.world import World, proc, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -16,10 +16,6 @@ MAX_WAIT = 3.0  # seconds
 @pytest.fixture(autouse=True)
 def no_digests(world: World) -> None:
     world.env["INDEXERD_DIGEST__ENABLED"] = "false"
-
-
-def rchar(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
 
 
 def test_a_session_that_never_pauses_is_indexed_at_intervals(world: World) -> None:
@@ -54,11 +50,12 @@ def test_a_burst_is_read_in_few_steps(world: World) -> None:
     with world.daemon() as process:
         session = world.session(turns=1)
         wait(world, session.id, userMessageCount=1)
-        before = rchar(process.pid)
+        before = proc(process.pid, "io", "rchar")
         session.talk(APPENDS // 2)
         wait(world, session.id, userMessageCount=session.turns)
         world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == session.last)
-        taken, size = rchar(process.pid) - before, session.path.stat().st_size
+        taken = proc(process.pid, "io", "rchar") - before
+        size = session.path.stat().st_size
     assert len(world.calls()) == 1
     # Text and prompt read the file once each, and the stores are read; appends never reread it.
     assert taken < 8 * size + 8_000_000 < size * APPENDS / 20

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, ends_well, logged, scanned, until, wait
+from tests.e2e.world import Session, World, logged, scanned, until, wait
 from tests.sessions.opencode_rows import Rows
 
 pytestmark = [
@@ -103,12 +103,9 @@ def test_a_watch_limit_falls_back_to_polling(world: World) -> None:
         pytest.skip("cannot create a user namespace")
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "0.3"
     session = world.session(turns=5)
-    started = f"echo 0 > {LIMIT}; exec {sys.executable} -m indexerd run"
-    with (world.root / "stderr").open("ab") as log:
-        process = subprocess.Popen(
-            [*NAMESPACE, "sh", "-c", started], env=world.env, cwd=world.root, stderr=log
-        )
-    with ends_well(process):
+    with world.daemon(
+        under=[*NAMESPACE, "sh", "-c", f'echo 0 > {LIMIT}; exec "$@"', "sh"]
+    ) as process:
         world.wait_meta(session.id)
         scans = len(logged(world, "watch.armed"))
         scanned(world)
