@@ -114,19 +114,21 @@ def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
     assert (tagged["name"], tagged["snippet"]) == (BUTTON, f"About {BUTTON}.")
 
 
-@pytest.mark.parametrize("query", ["agent:nobody pear", "since:soon", "pear since:7"])
-def test_an_unknown_value_of_a_filter_is_an_error(running: World, query: str) -> None:
-    with pytest.raises(UsageError, match=r"no such agent: nobody|not a time: (soon|7)"):
-        running.call("search", query=query)
-
-
-@pytest.mark.parametrize("query", ["re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1"])
-def test_a_bad_pattern_is_an_error(running: World, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("agent:nobody pear", "no such agent: nobody"),
+        ("since:soon", "not a time: soon"),
+        ("pear since:7", "not a time: 7"),
+        *((query, "re: ") for query in ("re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1")),
+    ],
+)
+def test_a_bad_filter_or_pattern_is_an_error(running: World, query: str, why: str) -> None:
     """S1.44: it says what is wrong, and the command exits with 2."""
-    with pytest.raises(UsageError, match="re: "):
+    with pytest.raises(UsageError, match=why):
         running.call("search", query=query)
     assert running.run("search", query, code=2) == ""
-    assert "re: " in running.stderr
+    assert why in running.stderr
 
 
 def test_one_sessions_many_matches_leave_room_for_others(world: World) -> None:
