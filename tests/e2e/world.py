@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,16 @@ NEW_PYTHON = ("env",)  # starts a new Python, whose memory and umask are its own
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 REAL = FIXTURES / "real"
+RECORDED = """
+[agents.pi]
+roots = ["{0}/pi", "{0}/pi-0.30.2-v1", "{0}/pi-0.32.3-v2"]
+[agents.claude]
+roots = ["{0}/claude"]
+[agents.codex]
+roots = ["{0}/codex", "{0}/codex-0.120.0"]
+[agents.opencode]
+roots = ["{0}/opencode"]
+"""
 SEMANTIC = Path(sys.prefix) / "semantic"  # the packages of that extra
 
 
@@ -376,6 +387,14 @@ def proc(pid: int, file: str, field: str) -> int:
 def hooked(world: World, code: str) -> None:
     (world.root / "sitecustomize.py").write_text(code)
     world.env["PYTHONPATH"] = f"{world.root}:{world.env['PYTHONPATH']}"
+
+
+def copy_recorded(world: World) -> Path:
+    """Give a world the recorded sessions of every agent; return the directory with the stores."""
+    stores = world.root / "stores"
+    shutil.copytree(REAL, stores, ignore=shutil.ignore_patterns("pi-oracle", "*checkpointed"))
+    world.configure(RECORDED.format(stores))
+    return stores
 
 
 def opencode_rows(world: World) -> Rows:

@@ -2,27 +2,16 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.world import REAL, World
+from tests.e2e.world import REAL, World, copy_recorded
 
 AGENTS = {"pi", "claude", "codex", "opencode"}
 COSTS = ("costUsd", "costEstimatedUsd")
 Row = dict[str, Any]
-CONFIG = """
-[agents.pi]
-roots = ["{0}/pi", "{0}/pi-0.30.2-v1", "{0}/pi-0.32.3-v2"]
-[agents.claude]
-roots = ["{0}/claude"]
-[agents.codex]
-roots = ["{0}/codex", "{0}/codex-0.120.0"]
-[agents.opencode]
-roots = ["{0}/opencode"]
-"""
 
 
 def recorded() -> list[Row]:
@@ -60,9 +49,7 @@ def prints(store: Path) -> dict[str, tuple[int, int]]:
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World(tmp_path_factory.mktemp("agents"))
-    store = world.root / "stores"
-    shutil.copytree(REAL, store, ignore=shutil.ignore_patterns("pi-oracle", "*checkpointed"))
-    world.configure(CONFIG.format(store))
+    store = copy_recorded(world)
     before = prints(store)
     world.run("run", "--once", "--json", code=None)
     assert prints(store) == before, "S1.10: a file of an agent changed"

@@ -2,14 +2,13 @@
 
 import json
 import re
-import shutil
 from typing import Any
 
 import pytest
 
 from indexerd.errors import SessionEmptyError
 from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import REAL, Session, World, until, wait
+from tests.e2e.world import Session, World, copy_recorded, until, wait
 
 AGENTS = ("pi", "claude", "codex", "opencode")
 STRATEGIES = ("pi", "codex", "opencode")
@@ -17,15 +16,9 @@ WORDS = "We decided to write alerts to the file alerts.log."
 
 
 def furnish(world: World) -> None:
-    for agent in ("claude", "codex", "opencode"):
-        shutil.copytree(REAL / agent, world.root / agent)
-    shutil.copytree(REAL / "pi/sessions", world.pi / "sessions", dirs_exist_ok=True)
-    world.env |= {
-        "CLAUDE_CONFIG_DIR": str(world.root / "claude"),
-        "CODEX_HOME": str(world.root / "codex"),
-        "OPENCODE_DB": str(world.root / "opencode/opencode.db"),
-        "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
-    }
+    world.pi = copy_recorded(world) / "pi"
+    world.sessions, world.metas = world.pi / "sessions/--w--", world.pi / "sessions-meta"
+    world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "10000"
 
 
 def agents(world: World) -> dict[str, dict[str, Any]]:
@@ -94,7 +87,7 @@ def test_a_handoff_is_one_document(running: World) -> None:
     project = running.root / "project"
     project.mkdir()
     (project / "AGENTS.md").write_text("Never touch main.")
-    folder = running.root / "claude/projects/-project"
+    folder = running.root / "stores/claude/projects/-project"
     session = ClaudeSession(running.root, str(project), folder)
     session.prompt("Where do the nightly alerts go?")
     session.say(WORDS)

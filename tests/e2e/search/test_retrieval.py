@@ -8,7 +8,6 @@ resolve.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError
 from tests.e2e.search import corpus
-from tests.e2e.world import FIXTURES, REAL, World
+from tests.e2e.world import FIXTURES, World, copy_recorded
 
 FIRST, AMONG_THREE, RESOLVED, REMEMBERED = 0.85, 0.95, 0.85, 0.75
 PARAPHRASED = 0.4  # among three, of questions without a common word
@@ -40,23 +39,8 @@ def fill(world: World, place: str) -> dict[str, str]:
         specs = corpus.read(FIXTURES / "retrieval/corpus.txt")
         corpus.write(world, specs)
         return {spec.key: spec.id for spec in specs}
-    home = world.root / "home"
-    for name in ("pi", "pi-0.32.3-v2", "pi-0.30.2-v1"):
-        _copy(REAL / name / "sessions", world.pi / "sessions")
-    _copy(REAL / "claude/projects", home / ".claude/projects")
-    index = []
-    for name in ("codex", "codex-0.120.0"):
-        for folder in ("sessions", "archived_sessions"):
-            _copy(REAL / name / folder, home / ".codex" / folder)
-        index.append((REAL / name / "session_index.jsonl").read_text())
-    (home / ".codex/session_index.jsonl").write_text("".join(index))
-    _copy(REAL / "opencode", world.root / "data/opencode")
+    copy_recorded(world)
     return {}
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.exists():
-        shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 def ask(world: World, question: dict[str, Any], known: dict[str, str]) -> Outcome:
@@ -86,8 +70,6 @@ def outcomes(tmp_path: Path) -> list[Outcome]:
         known = fill(world, place)
         world.run("run", "--once", code=None)
         with world.daemon():
-            rows = world.call("list", limit=500, archived=True)["sessions"]
-            known |= {row["sessionFile"]: row["sessionId"] for row in rows}
             found += [
                 ask(world, question, known) for question in QUESTIONS if question["in"] == place
             ]
