@@ -60,10 +60,17 @@ class ClaudeSession:
         self.say("Edited.")
 
     def tool(self, name: str, output: str = "ok", **arguments: Any) -> None:
-        call = {"type": "tool_use", "id": f"toolu_{self.last}", "name": name, "input": arguments}
-        self.answer([call], stop="tool_use")
-        result = {"type": "tool_result", "tool_use_id": call["id"], "content": output}
-        self.prompt([result], toolUseResult={"stdout": output, "stderr": ""})
+        self.result(self.call(name, **arguments), output)
+
+    def call(self, name: str, /, said: str = "", **arguments: Any) -> str:
+        call_id = f"toolu_{self.last}"
+        call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        self.answer([*([{"type": "text", "text": said}] if said else []), call], stop="tool_use")
+        return call_id
+
+    def result(self, call_id: str, output: str = "ok", **fields: Any) -> str:
+        result = {"type": "tool_result", "tool_use_id": call_id, "content": output}
+        return self.prompt([result], **{"toolUseResult": {"stdout": output, "stderr": ""}} | fields)
 
     def helper(self, name: str) -> ClaudeSession:
         """Begin a sub-agent of this session."""

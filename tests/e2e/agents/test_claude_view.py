@@ -21,8 +21,8 @@ def test_reports_of_progress_and_hooks_are_not_in_the_conversation(running: Worl
     session = ClaudeSession(running.root / "home")
     session.line("progress", data={"type": "hook_progress", "hookEvent": "SessionStart"})
     first = session.prompt("Find the bug.")
-    call = [{"type": "tool_use", "id": "t1", "name": "Agent", "input": {"prompt": "Look."}}]
-    asked = session.answer(call, stop="tool_use")
+    call = session.call("Agent", prompt="Look.")
+    asked = str(session.last)
     for kind in ("hook_progress", "agent_progress", "bash_progress"):
         inner = {"type": "user", "message": {"role": "user", "content": "Look at a.py."}}
         session.last = asked
@@ -31,8 +31,7 @@ def test_reports_of_progress_and_hooks_are_not_in_the_conversation(running: Worl
     session.last = asked
     session.line("attachment", attachment={"type": "hook_success", "hookEvent": "PostToolUse"})
     session.last = asked
-    found = {"type": "tool_result", "tool_use_id": "t1", "content": "In b.py."}
-    result = session.prompt([found], toolUseResult={"stdout": "In b.py."})
+    result = session.result(call, "In b.py.")
     behind = session.line("progress", data={"type": "hook_progress", "hookEvent": "PostToolUse"})
     left = session.say("The bug is in b.py.")
     session.last = behind

@@ -217,15 +217,14 @@ def test_a_sub_agent_that_is_a_fork(world: World, home: Path) -> None:
     """S1.16: it begins with its parent's answer, which is not its own, and then has its task."""
     clock.now, parent = AT, ClaudeSession(home)
     parent.prompt("Check all pages.")
-    call = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "Check the top."}}
-    parent.answer([call], stop="tool_use")
+    call = parent.call("Agent", prompt="Check the top.")
     answer = json.loads(parent.path.read_text().splitlines()[-1])
     fork = parent.helper("agent-a0b1c2d3")
     append(fork.path, {"type": "fork-context-ref", "parentSessionId": parent.id})
     append(fork.path, answer | fork.common | {"uuid": "copy", "parentUuid": None})
     fork.last = "copy"
     task = "<fork-boilerplate>\nOne shot.\n</fork-boilerplate>\n\nYour directive: Check the top."
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": "Fork started"}
+    result = {"type": "tool_result", "tool_use_id": call, "content": "Fork started"}
     clock.now += timedelta(seconds=1)
     fork.prompt([result, {"type": "text", "text": task}])
     fork.say("It is sound.")

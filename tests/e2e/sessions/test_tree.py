@@ -362,11 +362,9 @@ def test_what_a_user_answers_is_found_and_shown_as_theirs(running: World) -> Non
     asking = ClaudeSession(running.root / "home")
     asking.prompt("Which region?")
     asked = {"questions": [{"question": "In which country?", "header": "Country"}]}
-    call = {"type": "tool_use", "id": "t1", "name": "AskUserQuestion", "input": asked}
-    asking.answer([call], stop="tool_use")
-    result = {"type": "tool_result", "tool_use_id": "t1", "content": "User has answered: …"}
+    call = asking.call("AskUserQuestion", **asked)
     answers = {"In which country?": "Liechtenstein"}
-    own = asking.prompt([result], toolUseResult=asked | {"answers": answers})
+    own = asking.result(call, "User has answered: …", toolUseResult=asked | {"answers": answers})
     until(lambda: asking.id in hit_by(running, "liechtenstein"), "the answer")
     hit = running.call("search", query="liechtenstein")["hits"][0]
     assert (hit["entryId"], hit["role"]) == (own, "user")

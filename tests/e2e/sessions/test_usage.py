@@ -210,10 +210,8 @@ def claude(name: str) -> Callable[[World, Path], tuple[str, Callable[[], Any]]]:
         session = ClaudeSession(home)
         session.turn()
         session.prompt("Which database?")
-        call = {"type": "tool_use", "id": "toolu_1", "name": name, "input": {"plan": "# Move"}}
-        session.answer([{"type": "text", "text": "I have a plan."}, call], stop="tool_use")
-        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "SQLite"}
-        return session.id, lambda: session.prompt([result], toolUseResult={"answers": {}})
+        call = session.call(name, "I have a plan.", plan="# Move")
+        return session.id, lambda: session.result(call, "SQLite", toolUseResult={"answers": {}})
 
     return begin
 
