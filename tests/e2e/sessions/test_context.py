@@ -51,21 +51,22 @@ def test_a_compaction_replaces_earlier_entries(running: World) -> None:
     assert texts(ask(running, "context", session)) == ["compactionSummary S3", "user four"]
 
 
+LISTED = {"readFiles": ["/w/z", "/w/e"], "modifiedFiles": ["/w/m"]}
+WITH_LISTED = {"readFiles": ["/w/b", "/w/z"], "modifiedFiles": ["/w/a", "/w/e", "/w/m"]}
+
+
 @pytest.mark.parametrize("hook", [{}, {"fromHook": True}], ids=["agent", "extension"])
 def test_file_lists_continue_those_of_the_last_compaction(
     running: World, hook: dict[str, Any]
 ) -> None:
     """Changed files are not listed as read; extensions' lists are ignored (S1.21, S1.23, S3.17)."""
     session = running.session(turns=1)
-    listed = {"readFiles": ["/w/z", "/w/e"], "modifiedFiles": ["/w/m"]}
-    compaction(session, "S1", "none", details=listed, **hook)
+    compaction(session, "S1", "none", details=LISTED, **hook)
     session.say("user", "Go on.")
     work(session)
     details = ask(running, "compact", session, keepRecentTokens=1)["details"]
-    known = {"readFiles": ["/w/b", "/w/z"], "modifiedFiles": ["/w/a", "/w/e", "/w/m"]}
-    assert details == (
-        {"readFiles": ["/w/b"], "modifiedFiles": ["/w/a", "/w/e"]} if hook else known
-    )
+    own = {"readFiles": ["/w/b"], "modifiedFiles": ["/w/a", "/w/e"]}
+    assert details == (own if hook else WITH_LISTED)
 
 
 def test_a_branchs_file_lists_include_its_summaries(running: World) -> None:
@@ -73,13 +74,11 @@ def test_a_branchs_file_lists_include_its_summaries(running: World) -> None:
     session = running.session(turns=1)
     fork = session.last
     session.say("user", "Try it.")
-    listed = {"readFiles": ["/w/z", "/w/e"], "modifiedFiles": ["/w/m"]}
-    session.entry("branch_summary", fromId="x", summary="Tried before.", details=listed)
+    session.entry("branch_summary", fromId="x", summary="Tried before.", details=LISTED)
     leaf = work(session)
     session.last = fork
     session.turn("Something else.")
-    details = ask(running, "branch_summary", session, leaf=leaf)["details"]
-    assert details == {"readFiles": ["/w/b", "/w/z"], "modifiedFiles": ["/w/a", "/w/e", "/w/m"]}
+    assert ask(running, "branch_summary", session, leaf=leaf)["details"] == WITH_LISTED
 
 
 def work(session: Session) -> str:
