@@ -29,15 +29,6 @@ def check(world: World, open_id: str, closed_id: str) -> None:
     assert "[redacted" in text
 
 
-def world_with_exclusion(root: Path) -> tuple[World, Session, Session]:
-    world = World(root)
-    world.install_pi()
-    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
-    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
-    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
-    return world, seen, hidden
-
-
 @pytest.mark.parametrize(
     ("broken", "causes"),
     [
@@ -47,10 +38,12 @@ def world_with_exclusion(root: Path) -> tuple[World, Session, Session]:
     ],
 )
 def test_exclusions_outlive_a_bad_configuration(
-    tmp_path: Path, broken: str, causes: tuple[str, ...]
+    world: World, broken: str, causes: tuple[str, ...]
 ) -> None:
     """S0.26: each error is listed, nothing is indexed, and the last valid exclusions apply."""
-    world, seen, hidden = world_with_exclusion(tmp_path)
+    seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
+    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
+    seen.turn("Which alerts?", "CUSTOM-999 alerts.")
     world.configure(GOOD)
     with world.daemon():
         check(world, seen.id, hidden.id)
@@ -136,10 +129,8 @@ def test_a_bad_file_at_a_reload_keeps_the_old_values(world: World) -> None:
 @pytest.mark.parametrize(
     "glob", ["~/.codex/sessions/2026/11/22/*-secret.jsonl", "{home}/.codex/**/*-secret.jsonl"]
 )
-def test_an_excluded_base_is_left_out_of_its_fork(tmp_path: Path, glob: str) -> None:
+def test_an_excluded_base_is_left_out_of_its_fork(world: World, home: Path, glob: str) -> None:
     """S2.21: the excluded part of a history is in no tree and in no export."""
-    world = World(tmp_path)
-    home = Path(world.env["HOME"])
     base = CodexThread(home, "-secret")
     base.turn("The topsecret plan, please.")
     fork = base.fork()
