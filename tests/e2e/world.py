@@ -373,6 +373,20 @@ def hit_by(world: World, query: str) -> set[str]:
     return {hit["sessionId"] for hit in world.call("search", query=query)["hits"]}
 
 
+def pages(world: World, **params: Any) -> Iterator[list[str]]:
+    """Yield the ids of each page of a list."""
+    page: dict[str, Any] = {"nextCursor": None}
+    while "nextCursor" in page:
+        page = world.call("list", cursor=page["nextCursor"], **params)
+        yield [row["sessionId"] for row in page["sessions"]]
+
+
+def holding(text: str, *places: Path) -> set[str]:
+    """Return the names of the files in these directories that contain a text, in any case."""
+    files = (path for place in places for path in place.rglob("*") if path.is_file())
+    return {path.name for path in files if text.lower().encode() in path.read_bytes().lower()}
+
+
 def problems(world: World) -> dict[str, str]:
     return {problem["code"]: problem["cause"] for problem in world.call("status")["problems"]}
 

@@ -26,16 +26,17 @@ def agents(world: World) -> dict[str, dict[str, Any]]:
     return {row["agent"]: row for row in sorted(rows, key=lambda row: int(row["messageCount"]))}
 
 
-def branched_session(world: World) -> Session:
+def branched_session(world: World) -> tuple[Session, str]:
+    """Return a session and the leaf of its abandoned branch."""
     session = world.session()
     session.turn("Where do the nightly alerts go?", WORDS)
     fork = session.last
     session.turn("Try Redis for the alerts.", "Redis is too big for this host, as I found out.")
-    session.left_leaf = str(session.last)  # type: ignore[attr-defined] # kept with it
+    left = str(session.last)
     session.last = fork
     session.turn("Then use files for the alerts.", "The alerts are in alerts.log now.")
     world.seen(session)
-    return session
+    return session, left
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -68,7 +69,7 @@ def test_every_strategy_compacts_every_agents_sessions(
 
 def test_the_compact_command(running: World) -> None:
     """interfaces.md 4: text for people, the method's answer with `--json`, and error codes."""
-    session = branched_session(running)
+    session, _ = branched_session(running)
     text = running.run("compact", session.id)
     assert re.search(r"^strategy +pi$", text, re.MULTILINE)
     assert WORDS in text
@@ -115,9 +116,8 @@ def test_a_handoff_is_one_document(running: World) -> None:
 
 def test_an_abandoned_branch_is_summarized(running: World) -> None:
     """S1.27, S1.28: it is summarized on request, stored once per leaf and shown by `branches`."""
-    session = branched_session(running)
+    session, tip = branched_session(running)
     before = running.fingerprint()
-    tip = session.left_leaf  # type: ignore[attr-defined] # as above
     text = running.run("branch-summary", session.id, tip)
     assert "The user explored a different conversation branch" in text
     running.call("branch_summary", ref=session.id, leaf=tip, instructions="the host")

@@ -11,7 +11,7 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, UsageError
-from tests.e2e.world import World, wait
+from tests.e2e.world import World, holding, wait
 
 TEN = [f"/w/{number}" for number in range(10)]
 FULL = {f"s{number}": TEN for number in range(5)}
@@ -236,9 +236,7 @@ def test_a_secret_in_a_set_causes_a_warning(world: World) -> None:
         hinted = world.call("update", ref=session, envHint=f"export KEY={SECRET}")
         assert hinted["warnings"] == [f"envHint{warning}"]
         assert stored_sets(world, session) == {"endpoints": items}
-    files = {path for path in world.root.rglob("*") if path.is_file()}
-    holding = {path.name for path in files if SECRET.encode() in path.read_bytes()}
-    assert holding == {f"{session}.user.json"}
+    assert holding(SECRET, world.root) == {f"{session}.user.json"}
 
 
 def test_merges_of_two_clients_lose_nothing(running: World, session: str) -> None:

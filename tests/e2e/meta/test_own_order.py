@@ -1,23 +1,15 @@
 """A user's own order: pinned and hidden sessions, and tags."""
 
+from itertools import chain
 from typing import Any
 
 import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, listed, until, wait
+from tests.e2e.world import World, listed, pages, until, wait
 
 NAMES = ("Orchid greenhouse watering", "Foghorn beacon repair", "Harbour crane inspection")
-
-
-def paged(world: World) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        page = world.call("list", limit=1, cursor=cursor)
-        found += [row["sessionId"] for row in page["sessions"]]
-        if not (cursor := page.get("nextCursor")):
-            return found
 
 
 def test_pins_tags_and_hidden_sessions_survive_everything(world: World) -> None:
@@ -29,7 +21,8 @@ def test_pins_tags_and_hidden_sessions_survive_everything(world: World) -> None:
         newest = listed(world)
         last = newest[-1]
         world.run("pin", last)
-        assert listed(world) == paged(world) == [last, *newest[:-1]]
+        assert listed(world) == [*chain.from_iterable(pages(world, limit=1))]
+        assert listed(world) == [last, *newest[:-1]]
         assert world.run("list", "--all", cwd=world.root).splitlines()[0].startswith(last)
         world.run("pin", last, "--off")
         assert listed(world) == newest

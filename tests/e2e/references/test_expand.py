@@ -172,13 +172,9 @@ def test_one_prompt_is_one_turn(running: World) -> None:
     found = expand(running, text)
     assert len(found["messages"]) == 2
     questions = [each for ref in found["references"] for each in ref.get("questions", ())]
-    assert sorted(question["status"] for question in questions) == [
-        "answered",
-        "failed",
-    ]  # order varies
-    assert [question["code"] for question in questions if question["status"] == "failed"] == [
-        "call_limit_exceeded"
-    ]
+    outcomes = {(question["status"], question.get("code")) for question in questions}
+    assert outcomes == {("answered", None), ("failed", "call_limit_exceeded")}
+    assert len(questions) == 2
 
 
 def test_the_expand_command(running: World) -> None:

@@ -13,7 +13,7 @@ import pytest
 from indexerd.errors import UsageError
 from tests.e2e.search import corpus
 from tests.e2e.search.corpus import NOW, Spec, Turn
-from tests.e2e.world import Session, World, append, stamp, until
+from tests.e2e.world import Session, World, append, pages, stamp, until
 from tests.sessions.opencode_rows import Rows
 
 HOUR = timedelta(hours=1)
@@ -158,11 +158,8 @@ def test_pages_are_stable_while_sessions_grow(agents: Home) -> None:
     world, wanted = agents.world, agents.listed()
     seen: list[str] = []
     grown: set[str] = set()
-    page: dict[str, Any] = {"nextCursor": ""}
-    while "nextCursor" in page:
-        cursor = {"cursor": page["nextCursor"]} if page["nextCursor"] else {}
-        page = world.call("list", limit=2, **cursor)
-        seen += ids(page)
+    for page in pages(world, limit=2):
+        seen += page
         if len(grown) < 2:  # one already listed, one not yet listed
             grown.add(_grow(agents, wanted[::-1] if grown else wanted))
     assert len(seen) == len(set(seen))
