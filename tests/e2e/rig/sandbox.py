@@ -164,7 +164,7 @@ class Observer:
         def covered() -> bool:
             row = self.world.row(session_id)
             found.update(self.world.meta(session_id) or {})
-            titled = row.get("name") == (row.get("agentTitle") or found.get("name"))
+            titled = row.get("name") in {row.get("agentTitle"), found.get("name")}
             shown = (row.get("userMessageCount"), row.get("newUserMessages"))
             return titled and shown == (found.get("userMessageCount"), 0)
 
