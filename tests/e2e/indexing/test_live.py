@@ -113,9 +113,7 @@ def test_foreign_and_broken_meta_files(world: World) -> None:
     path = world.meta_path(session_id)
     leaf = (world.meta(session_id) or {})["lastIndexedLeafId"]
     with world.daemon():
-        row = until(lambda: world.call("list")["sessions"], "the row")[0]
-        shown = (row["name"], row["nameSource"], row["newUserMessages"])
-        assert shown == ("Named by the extension", "meta", 0)
+        wait(world, session_id, name="Named by the extension", newUserMessages=0)
         assert world.calls() == []
         path.write_text("{broken")
         meta = world.wait_meta(session_id, lambda found: found["model"] == "scripted/test")
