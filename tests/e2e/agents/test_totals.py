@@ -29,7 +29,10 @@ def edit(path: str) -> dict[str, Any]:
 
 
 def test_pi_totals_include_every_paid_call(world: World) -> None:
-    """S1.13: totals cover left branches, summaries and tools; files and tools those of the path."""
+    """S1.13: totals cover left branches, summaries and tools; files and tools those of the path.
+
+    A failed edit modifies no file.
+    """
     session = world.session()
 
     def answer(path: str, given: int) -> str:
@@ -38,7 +41,7 @@ def test_pi_totals_include_every_paid_call(world: World) -> None:
 
     def gave(text: str, **more: Any) -> str:
         known = {"toolCallId": "c", "toolName": "edit", "isError": False}
-        return session.say("toolResult", text, **known, **more)
+        return session.say("toolResult", text, **known | more)
 
     session.say("user", "Begin.")
     fork = answer("kept.py", 100)
@@ -50,6 +53,8 @@ def test_pi_totals_include_every_paid_call(world: World) -> None:
     session.say("user", "Try that.")
     answer("other.py", 200)
     gave("asked a model", usage=usage(100_000, 30, 1))
+    session.said("assistant", edit("blocked.py"), stopReason="toolUse")
+    gave("No.", toolCallId="call_blocked.py", isError=True)
     paid = {"tokensBefore": 9, "usage": usage(1_000_000, 40, 2)}
     session.entry("compaction", summary="So far.", firstKeptEntryId=fork, **paid)
     session.entry("usage", provider="p", model="m", usage=usage(7, 0, 0.125))
@@ -57,24 +62,13 @@ def test_pi_totals_include_every_paid_call(world: World) -> None:
     spent = {"tokens": dict(zip(TOKENS, (1_111_307, 120, 7, 14), strict=True)), "costUsd": 4.375}
     with world.daemon():
         files = ["/w/kept.py", "/w/other.py"]
-        wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 2}, **spent)
+        wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 3}, **spent)
         totals = world.call("stats", ref=session.id)["totals"]
         assert (totals["inputTokens"], totals["costUsd"]) == (1_111_307, 4.375)
         session.last = fork
         leaf = session.say("user", "Back again.")
         files = ["/w/kept.py"]
         wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
-
-
-def test_a_failed_edit_of_pi_modifies_no_file(world: World) -> None:
-    session = world.session()
-    session.say("user", "Begin.")
-    for path, failed in (("kept.py", False), ("blocked.py", True)):
-        session.said("assistant", edit(path), stopReason="toolUse")
-        known = {"toolCallId": f"call_{path}", "toolName": "edit", "isError": failed}
-        session.say("toolResult", "No." if failed else "Done.", **known)
-    session.answer()
-    assert world.read_once()[session.id]["filesModified"] == ["/w/kept.py"]
 
 
 def test_what_a_fork_copied_counts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
