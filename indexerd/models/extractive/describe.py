@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from math import log2
@@ -34,11 +34,12 @@ from indexerd.models.extractive.sentences import (
     topics,
 )
 from indexerd.paths import basename
+from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.limits import NAME_MAX, TAGS_MIN
+from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MIN
 
 _ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
-_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 16, 8, 8  # items of a summary
+_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 20, 8, 8  # items of a summary
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
@@ -46,7 +47,8 @@ _NAMED_MAX = 112  # characters
 _FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
 _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
-_BRIEF, _SHORT = 6, 24  # words of a heading; characters of "Research complete.": no results
+_SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
+_DIGIT = lazy_pattern(r"\d")
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
@@ -268,12 +270,11 @@ class _Session:
 
     def results(self) -> list[str]:
         """Return the strongest sentences of answers, oldest first."""
-        found: list[_Found] = []
-        for turn in self._turns:
+        found, longest = list[_Found](), max(self._work, default=1)
+        for turn, work in zip(self._turns, self._work, strict=True):
             for answer in turn.answers:
-                last = 1.0 if answer is turn.answers[-1] else 0.5
-                last *= 1.5 if turn is self._turns[-1] else 1.0
-                found += [_Found(last * self._as_result[s], s) for s in answer]
+                share = (work / longest) ** 0.2 * (1.0 if answer is turn.answers[-1] else 0.5)
+                found += [_Found(share * self._as_result[s], s) for s in answer]
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
     def outcome(self, most: int) -> list[str]:
@@ -299,16 +300,15 @@ class _Session:
     def _weighed(self, sentence: _Sentence) -> float:
         """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
         text = sentence.text
-        if text[-1] in "?？：" or not meaning(sentence.terms):  # noqa: RUF001 - wide
+        if text[-1] in "?？:：" or not meaning(sentence.terms):  # noqa: RUF001 - wide
             return 0.0
         if lexicon.SPEAKING.match(text) or lexicon.COMING.search(text):
             return 0.0
-        done, brief = bool(lexicon.DONE.search(text)), len(text.split()) < _BRIEF
-        if (brief or text[-1] == ":") and not done and text.isascii():
-            return 0.0  # a heading, or half a sentence
-        worth = 1.0 + 0.4 * done
+        worth = 1.4 if lexicon.DONE.search(text) else 1.0
         worth *= 0.6 if lexicon.OFFER.search(text) or lexicon.MUSING.search(text) else 1.0
-        return worth * self._weight(sentence.terms) * 0.97 ** min(sentence.place, 20)
+        worth *= 1.3 if _DIGIT.search(text) else 1.0
+        worth *= min(1.0, len(text.encode()) / _WHOLE)
+        return worth * self._weight(sentence.terms) * 0.985 ** min(sentence.place, 20)
 
     def _lasting(self, found: Iterable[_Found]) -> Iterator[_Found]:
         """Yield the best first, without what a later message takes back."""
@@ -345,10 +345,11 @@ class _Session:
     def next_steps(self) -> list[str]:
         """Return what the last answer calls open, or the request that has no answer."""
         last = self._turns[-1] if self._turns else _Turn([], [])
-        if not last.answers:
-            return [clip(sentence.text, _ITEM_MAX) for sentence in last.request[:1]]
-        is_open = (s for s in last.answers[-1] if s.text[-1] == "?" or lexicon.NEXT.search(s.text))
-        return [clip(sentence.text, _ITEM_MAX) for sentence in islice(is_open, 3)]
+        asked = [] if last.answers else last.request[:1]
+        said = (s for s in chain(*last.answers[-1:]) if not lexicon.SPEAKING.match(s.text))
+        is_open = (s for s in said if lexicon.NEXT.search(s.text))
+        found = (s for s in chain(asked, is_open) if len(meaning(s.terms)) > 1)
+        return [clip(s.text, _ITEM_MAX) for s in islice(found, 3)]
 
 
 def _fit(text: str, title: str, subject: int) -> float:
@@ -407,8 +408,6 @@ def describe(facts: Facts) -> Metadata:
     session = _Session(facts)
     name, goals, decisions = session.name(), session.goals(), session.decisions()
     wish = goals[0] if goals else ""
-    if not any(len(topics(goal) & topics(name)) > 1 for goal in goals):
-        goals = [name, *goals[: _GOALS - 1]]
     results = (line for line in session.results() if line not in decisions)
     told, coming = _told(facts.recap)
     asked, done = ([told[len(ASKED) :]], []) if told.startswith(ASKED) else ([], [told])
@@ -418,19 +417,25 @@ def describe(facts: Facts) -> Metadata:
     files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]
     listed = ", ".join(f"`{clip(file, 100)}`" for file in files)
     sections = {
-        "## Goal": [*asked, *goals],
+        "## Goal": [*asked, *goals] or [name],
         "## Key Decisions": decisions,
         "## Outcome": [*filter(None, done), *session.written[:_TITLES], *results],
         "## Next Steps": [coming] if coming else session.next_steps(),
         "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
     }
-    parts = ("\n- ".join([head, *lines]) for head, lines in sections.items() if lines)
+    while len(summary := _joined(sections)) > SUMMARY_MAX:
+        sections["## Outcome"].pop()
     return Metadata(
         name=name,
         description=_description(session, name, told, wish),
-        summary="\n\n".join(parts),
+        summary=summary,
         tags=_tags(facts, session, files),
     )
+
+
+def _joined(sections: Mapping[str, Sequence[str]]) -> str:
+    """Write the sections that have items as Markdown."""
+    return "\n\n".join("\n- ".join([head, *items]) for head, items in sections.items() if items)
 
 
 def _description(session: _Session, name: str, told: str, goal: str) -> str:

@@ -1,5 +1,7 @@
 """Names, descriptions and summaries by the built-in model."""
 
+from string import ascii_lowercase
+
 import pytest
 
 from indexerd.entries import Facts
@@ -252,6 +254,21 @@ def test_many_commits_are_told_together() -> None:
     titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))
     found = of(("user", "make the price list quick to read"), titles=titles)
     assert found.description.startswith(f"4 commits, such as {'; '.join(shown)}")
+
+
+def test_a_long_summary_has_fewer_results() -> None:
+    """S0.19: the answer is valid, however long the session's sentences are."""
+    words = [f"{first}{second}shape" for first in ascii_lowercase for second in ascii_lowercase]
+    said = [" ".join(words[n : n + 28]) for n in range(0, len(words), 28)]
+    asked = [f"Let's use {text[:130]} instead." for text in said]
+    done = [f"I chose {text}. Added the {' '.join(reversed(text.split()))}." for text in said]
+    files = tuple(f"/srv/app/{text.replace(' ', '')[:140]}.py" for text in said)
+    messages = (("user", "Make them"), ("assistant", "I will."))
+    for pair in zip(asked, done, strict=True):
+        messages += tuple(zip(("user", "assistant"), pair, strict=True))
+    found = describe(Facts(messages, (), files))
+    assert 7700 < len(found.summary) <= 8000
+    assert section(found, "Files").startswith("- Changed: ")
 
 
 def test_code_spans_keep_their_angles() -> None:
