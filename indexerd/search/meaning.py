@@ -66,9 +66,6 @@ class Meaning:
         self._index, self._file = index, file
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()
-        if not self.usable:
-            with suppress(OSError):  # from when it was
-                file.unlink(missing_ok=True)
 
     def near(
         self, text: str, among: Sequence[str] | None, without: Sequence[str] = ()
@@ -94,6 +91,9 @@ class Meaning:
     async def follow(self, is_reading: Callable[[], bool]) -> None:
         """Make and drop vectors until cancelled, a moment at a time, while no text is unread."""
         self._loop = asyncio.get_running_loop()
+        if not self.usable:
+            with suppress(OSError):  # from when it was
+                self._file.unlink(missing_ok=True)
         while self.usable:
             now = monotonic()
             wait = min(self._soon, self._later) - now

@@ -104,13 +104,18 @@ def test_the_process_may_end_and_its_file_may_be_damaged(
 
 
 def test_it_is_off_unless_installed(world: World) -> None:
-    session = world.session()
+    """A daemon without the packages drops the vectors of one that had them; a command does not."""
+    session, file = world.session(), world.root / "state/indexerd/vectors.sqlite"
     session.turn(ASKED, "Their sessions expired at midnight.")
+    world.run("run", "--once")
+    file.touch()
+    world.run("search", OTHER)
+    assert file.exists()
     with world.daemon():
         world.seen(session)
         world.call("search", query=OTHER)
         assert (world.call("status")["meaning"], helper_of(world)) == (None, 0)
-    assert not (world.root / "state/indexerd/vectors.sqlite").exists()
+        until(lambda: not file.exists(), "the end of its vectors")
 
 
 def test_the_process_ends_with_the_daemon(world: World) -> None:
