@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -93,6 +94,7 @@ class Names:
     def __init__(self, rows: Iterable[Named] = ()) -> None:
         self._rows: dict[str, Named] = {}  # by id
         self._ids: dict[str, str] = {}  # by id in lower case
+        self._ordered: list[str] = []  # the same, sorted; empty until it is needed
         self._names: dict[str, set[str]] = {}  # ids, by folded name
         for row in rows:
             self.put(row)
@@ -102,6 +104,7 @@ class Names:
         if old is None or old.aliases != row.aliases:
             self.forget(row.session_id)
             self._ids[row.session_id.lower()] = row.session_id
+            self._ordered = []
             for key in _keys(row):
                 self._names.setdefault(key, set()).add(row.session_id)
         self._rows[row.session_id] = row
@@ -111,6 +114,7 @@ class Names:
         if row is None:
             return
         self._ids.pop(session_id.lower(), None)
+        self._ordered = []
         for key in _keys(row):
             self._names[key].discard(session_id)
             if not self._names[key]:
@@ -216,8 +220,10 @@ class Names:
         return any(f" {word[:cut]} {word[cut:]} " in names for cut in range(1, len(word)))
 
     def _begun_ids(self, begin: str) -> set[str]:
-        begin = begin.lower()
-        return {own for key, own in self._ids.items() if key.startswith(begin)}
+        begin, ids = begin.lower(), self._ordered or sorted(self._ids)
+        self._ordered = ids
+        begun = ids[bisect_left(ids, begin) : bisect_left(ids, begin + "\U0010ffff")]
+        return {self._ids[key] for key in begun}
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
         scopes = {key: _distance(here, self._rows[key].cwd) for key in ids if key != exclude}

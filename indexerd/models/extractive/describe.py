@@ -274,7 +274,7 @@ class _Session:
         for turn, work in zip(self._turns, self._work, strict=True):
             for answer in turn.answers:
                 share = (work / longest) ** 0.2 * (1.0 if answer is turn.answers[-1] else 0.5)
-                found += [_Found(share * self._as_result[s], s) for s in answer]
+                found += [_Found(share * self._as_result[s] * _detail(s.text), s) for s in answer]
         return _shown(_distinct(self._lasting(found), _RESULTS))
 
     def outcome(self, most: int) -> list[str]:
@@ -287,7 +287,7 @@ class _Session:
             for s in turn.answers[-1][:_ANSWER] if turn.answers else ():
                 done = bool(lexicon.DONE.search(s.text))
                 if len(meaning(s.terms)) > 2 - done and len(s.text) > _SHORT:
-                    worth = share * (1.3 if done else 0.5) * 0.92**s.place
+                    worth = share * (1.3 if done else 0.5) * 0.9**s.place
                     worth *= 0.2 if lexicon.BARE.match(s.text) else 1.0
                     worth *= 1.2 if s.text[-1] in ".。" else 1.0
                     found.append(_Found(worth * self._as_result[s], s))
@@ -306,8 +306,6 @@ class _Session:
             return 0.0
         worth = 1.4 if lexicon.DONE.search(text) else 1.0
         worth *= 0.6 if lexicon.OFFER.search(text) or lexicon.MUSING.search(text) else 1.0
-        worth *= 1.3 if _DIGIT.search(text) else 1.0
-        worth *= min(1.0, len(text.encode()) / _WHOLE)
         return worth * self._weight(sentence.terms) * 0.985 ** min(sentence.place, 20)
 
     def _lasting(self, found: Iterable[_Found]) -> Iterator[_Found]:
@@ -368,6 +366,11 @@ def _fit(text: str, title: str, subject: int) -> float:
     if wish:
         return 1.25 * fit
     return fit * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
+
+
+def _detail(text: str) -> float:
+    """Return how much a sentence tells: a whole statement, with a figure."""
+    return min(1.0, len(text.encode()) / _WHOLE) * (1.3 if _DIGIT.search(text) else 1.0)
 
 
 def _title(text: str) -> str:
