@@ -88,6 +88,14 @@ def test_what_a_client_asks_by_init_names_no_session_with_other_work() -> None:
             "The cache is never cleared",
         ),
         (
+            'Write-Host "Starting the server of the shop"\n\nThe shop never starts on port 80',
+            "The shop never starts on port 80",
+        ),
+        (
+            'slide.add_picture(join("charts", name), Inches(1))\n\nThe charts of the slides are too small',
+            "The charts of the slides are too small",
+        ),
+        (
             "this screen is too crowded..add a shortcut that skips to the second level",
             "Add a shortcut that skips to the second level",
         ),
