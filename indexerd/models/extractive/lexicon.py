@@ -84,8 +84,6 @@ OFFER = _cue(r"consider|recommend\w*|suggest\w*|propos\w*|could|would|should|opt
 TAKEN_BACK = _cue(
     r"i was (?:wrong|mistaken)|my mistake|was wrong|(?:isn't|wasn't|is not|was not) (?:right"
     r"|correct|true|it)|it (?:isn't|wasn't)|revert(?:ed)?|undo|scrap|roll(?:ed)? back|not what i"
-    r"|still (?:not|fail\w*|broken|get\w*|see\w*|the same|there)|(?:do|does|did)(?:n't| not) work"
-    r"|not working|same (?:error|problem|issue)"
 )
 BLOCKED = _cue(r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*")
 NEXT = _cue(

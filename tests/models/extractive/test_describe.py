@@ -320,18 +320,6 @@ def test_what_is_taken_back_is_no_decision() -> None:
     assert "blame" not in decisions
 
 
-def test_a_claim_that_the_user_sees_fail_is_no_result() -> None:
-    """S0.19: the session itself says so."""
-    claim = "The nightly job's lock file is now removed in a finally block, which fixes the hang."
-    other = "Added a column with the duration of each report to the overview page of the team."
-    said = (("user", "fix the hang"), ("assistant", f"{claim} {other}"))
-    assert claim in of(*said).summary
-    seen = ("user", "the nightly job does not work, the lock file is still there")
-    found = of(*said, seen, ("assistant", "Looking."))
-    assert claim not in found.summary + found.description
-    assert other in found.summary
-
-
 def test_tags_are_words_tickets_and_files() -> None:
     """S0.19: no numbers, and no name of a worktree."""
     found = of(files_modified=("/srv/.worktrees/7/src/upload.py",), cwd="/srv/.worktrees/7")
