@@ -2,9 +2,9 @@
 
 The order: exact id, unique id prefix, exact name, a name with typos, search; never a guess. With a
 cwd, sessions in and below it come first, then those above, then all others.
-A substituted letter is no typo ("sprint", "spring"). A search resolves only if one session has all
-words and clearly leads; else the best of those whose name, tags or summary have the words are the
-candidates of the error.
+A substituted letter is no typo ("sprint", "spring"), and neither is a word that some name contains
+as typed. A search resolves only if one session has all words and clearly leads; else the best of
+those whose name, tags or summary have the words are the candidates of the error.
 """
 
 from __future__ import annotations
@@ -216,8 +216,18 @@ class Names:
 
     def _apart(self, word: str) -> bool:
         """Whether a name has a typed word as two words: "backup" may be "back up"."""
+        return self._has(f"{word[:cut]} {word[cut:]}" for cut in range(1, len(word)))
+
+    def _has(self, words: Iterable[str]) -> bool:
+        """Whether some name has one of these words, or pairs of words."""
         names = f" {' | '.join(self._names)} "
-        return any(f" {word[:cut]} {word[cut:]} " in names for cut in range(1, len(word)))
+        return any(f" {each} " in names for each in words)
+
+    def _is_typo(self, typed: Sequence[str], words: Sequence[str]) -> bool:
+        """Whether a typed name is a name with letters missing, extra or swapped in some words."""
+        pairs = [(one, other) for one, other in zip(typed, words, strict=False) if one != other]
+        slips = len(typed) == len(words) and all(is_slip(*pair) for pair in pairs)
+        return slips and not self._has(one for one, _ in pairs)
 
     def _begun_ids(self, begin: str) -> set[str]:
         begin, ids = begin.lower(), self._ordered or sorted(self._ids)
@@ -270,7 +280,7 @@ class Names:
             key, [*self._names], scorer=fuzz.ratio, score_cutoff=_ALIKE, limit=_COMPARED
         )
         for name, ratio, _ in best:
-            if _is_typo(key.split(), name.split()):
+            if self._is_typo(key.split(), name.split()):
                 ids = (key for key in self._names[name] if not self._rows[key].hidden)
                 scores |= dict.fromkeys({*ids} - {exclude or ""}, round(ratio / 100, 3))
         return {key: scores[key] for key in self._nearest(scores, here, None)}
@@ -338,12 +348,6 @@ class Names:
 
 def _keys(row: Named) -> set[str]:
     return {folded(without_references(alias)) for alias in row.aliases} - {""}
-
-
-def _is_typo(typed: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether a typed name is a name with letters missing, extra or swapped in some words."""
-    pairs = zip(typed, words, strict=False)
-    return len(typed) == len(words) and all(a == b or is_slip(a, b) for a, b in pairs)
 
 
 def _leads(found: Sequence[Candidate], *, is_word: bool) -> bool:

@@ -312,9 +312,10 @@ class _Search:
         if term.quoted or len(word) < _STEM_MIN:
             return forms
         own = stem(word)
-        for base in (own, *(synonyms(own) if self._synonyms else ())):
-            begun = self._begun(base.removesuffix("i"), _FORMS_MAX)  # happi, of happy
-            forms |= {other for other in begun if stem(other) == base}
+        begins = {own: own if word.startswith(own) else own[:-1]}  # happi, of happy
+        begins |= {base: base for base in (synonyms(own) if self._synonyms else ())}
+        for base, begin in begins.items():
+            forms |= {other for other in self._begun(begin, _FORMS_MAX) if stem(other) == base}
         if term.begins and sum(map(self._frequency, forms)) < self._limit:
             forms |= self._begun(word, _FORMS_MAX).keys()
         return forms

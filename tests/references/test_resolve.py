@@ -201,6 +201,13 @@ def test_several_near_names_are_ambiguous() -> None:
         assert len(candidates(resolve, "confirm button")) == 2
 
 
+def test_a_word_of_another_name_is_no_typo() -> None:
+    """S0.49: what was typed right is not taken for a slip of another name."""
+    meant = session(8, "Fix route tests on Windows")
+    with searched(session(7, "Fix router tests"), meant) as resolve:
+        assert resolve("fix route tests").session_id == meant.session_id
+
+
 NEVER_EACH_OTHER = [
     ("Convert JPG to PNG", "Convert PNG to JPG"),
     ("Release 2025-01-10", "Release 2025-10-01"),

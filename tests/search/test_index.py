@@ -50,6 +50,14 @@ def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) 
     assert hits(index, "name of nobody") == []
 
 
+def test_a_short_stem_finds_its_plural_among_many_words(index: TextIndex) -> None:
+    """S1.44: "api" has the stem of "apis", and many words begin like it."""
+    fill(index, row("chosen", name="Forecasts"), row("other"))
+    say(index, "chosen", "choose the forecast APIs")
+    say(index, "other", " ".join(f"ap{first}{then}" for first in "bcdefghi" for then in "klmnopqr"))
+    assert hits(index, "api forecast")[0] == ("chosen", "message")
+
+
 def test_synonyms_are_found_if_nothing_has_all_words(index: TextIndex) -> None:
     """Words of the same meaning count if no session has all the typed ones (S1.44)."""
     fill(index, row("typed"), row("meant"), row("neither"))

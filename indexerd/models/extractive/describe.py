@@ -344,9 +344,8 @@ class _Session:
         """Return what the last answer calls open, or the request that has no answer."""
         last = self._turns[-1] if self._turns else _Turn([], [])
         asked = [] if last.answers else last.request[:1]
-        said = (s for s in chain(*last.answers[-1:]) if not lexicon.SPEAKING.match(s.text))
-        is_open = (s for s in said if lexicon.NEXT.search(s.text))
-        found = (s for s in chain(asked, is_open) if len(meaning(s.terms)) > 1)
+        said = (s for s in chain(*last.answers[-1:]) if s.text[-1] not in "?？")  # noqa: RUF001 - wide
+        found = (s for s in chain(asked, filter(_is_open, said)) if s.terms)
         return [clip(s.text, _ITEM_MAX) for s in islice(found, 3)]
 
 
@@ -366,6 +365,10 @@ def _fit(text: str, title: str, subject: int) -> float:
     if wish:
         return 1.25 * fit
     return fit * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
+
+
+def _is_open(sentence: _Sentence) -> bool:
+    return bool(lexicon.NEXT.search(sentence.text))
 
 
 def _detail(text: str) -> float:

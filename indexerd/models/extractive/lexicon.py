@@ -41,12 +41,11 @@ SPEAKING = _opening(  # an agent announces work, or speaks to the user: no resul
     r"|vou|agora|voy a|ahora|сейчас|теперь|launching|reading|waiting|wait|standing by|i see"
     r"|all set|now|still (?:running|fighting)|next"
     r"|no response|would you|do you|want me|shall|should|if you|you|here(?:'s| is| are)"
-    r"|se (?:quiser|você)|por favor|si (?:tu|vous|quier\w+)|no voy|vamos|maintenant|je vais"
-    r"|если|để tôi|bây giờ|tôi sẽ|이제"
+    r"|se quiser|por favor|si (?:tu|vous|quier\w+)|no voy|vamos|je vais|để tôi|tôi sẽ"
 )
 COMING = lazy_pattern(  # work that is announced, or half a sentence
-    r"\bI'll\b|^(?:まず|次に|次は|これから|最後に|以下|让我|我来|我先|我会|我将|我需要|现在|接下来|下面"
-    r"|请|如果你|如需|你可以|需要你|等你|要不要|告诉我)"
+    r"\bI'll\b|^(?:まず|次に|次は|これから|最後に|让我|我来|我先|我会|我将|我需要|现在来|接下来"
+    r"|请|如果你|如需|需要你|等你|要不要|告诉我)"
     r"|(?:ください|ましょう|でしょうか|하겠습니다|진행합니다|해 ?주세요|드릴까요)\W?$"
     r"|(?<!てい)(?<!でき)(?<!れ)(?<!なり)(?<!あり)ます[。.]?$|\b(?:at|in|to|with|is|are|following):$"
 )

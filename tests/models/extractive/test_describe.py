@@ -92,7 +92,7 @@ def test_what_a_client_asks_by_init_names_no_session_with_other_work() -> None:
             "The shop never starts on port 80",
         ),
         (
-            'slide.add_picture(join("charts", name), Inches(1))\n\nThe charts of the slides are too small',
+            'slide.add_picture(join("charts", name), 1)\n\nThe charts of the slides are too small',
             "The charts of the slides are too small",
         ),
         (
@@ -318,6 +318,37 @@ def test_what_is_taken_back_is_no_decision() -> None:
     decisions = section(of(*said), "Key Decisions")
     assert "lock each nightly job" in decisions
     assert "blame" not in decisions
+
+
+@pytest.mark.parametrize(
+    "coming",
+    [
+        "Next steps: run the migration of the invoices table.",
+        "I have not yet run the integration tests against Postgres.",
+        "You still need to rotate the webhook's secret.",
+    ],
+)
+def test_what_the_last_answer_calls_open_comes_next(coming: str) -> None:
+    """S0.19: no question of the agent; a last request without an answer is open, too."""
+    done = f"Renamed the billing module in 14 files. {coming} Shall I still deploy the rest?"
+    work = (("user", "rename the billing module"), ("assistant", done))
+    assert section(of(*work), "Next Steps") == f"- {coming}"
+    assert section(of(*work, ("user", "Migrate")), "Next Steps") == "- Migrate"
+    assert section(of(*work, ("user", "yes please, continue")), "Next Steps") == ""
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        "现在上传超时会随文件大小增长 慢速网络也能完成上传。",
+        "이제 로그인 페이지가 쿠키 없이도 정상적으로 작동합니다.",
+        "以下の原因で失敗していたため、クッキーの期限を 7 日に変更しました。",
+    ],
+)
+def test_a_result_in_another_language_is_told(done: str) -> None:
+    found = of(("user", "Fix the login page and the upload"), ("assistant", done))
+    assert done in section(found, "Outcome")
+    assert done in found.description
 
 
 def test_tags_are_words_tickets_and_files() -> None:
