@@ -269,7 +269,7 @@ class Library:
         updates = dict(islice(ready, ROWS_MAX))
         if not (updates or files.unstored or self.metas.unstored):
             return []
-        for session_id in updates:  # a later flush writes the rows of others
+        for session_id in updates:  # rows of their relatives are written by a later flush
             files.mark(self._rows.parents.put(session_id, info(session_id)))
         with self.store.batch():
             self.store.put_files({path: files.stored(path) for path in files.unstored})

@@ -67,7 +67,7 @@ class Projects:
         self._path = state_dir / "projects.jsonl"
         self._said: tuple[Move, ...] = ()  # by the user
         self._refused: set[str] = set()  # directories whose found moves the user took back
-        self._asked: set[str] = set()  # repositories of which git said nothing
+        self._asked: set[str] = set()  # repositories that git was asked about
         self._still: set[str] = set()  # directories that exist below where a repository was
         self._mains: dict[str, str] = {}  # worktrees, and the directories of their repositories
         self._here: dict[str, _Repository] = {}
