@@ -39,7 +39,8 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MIN
 
 _ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
-_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 8, 20, 8, 8  # items of a summary
+_GOALS, _DECISIONS, _TITLES, _FILES = 4, 8, 8, 8  # items of a summary
+_RESULTS, _RESULTS_MAX, _FOR_ONE = 16, 32, 40  # results; sentences of answers for one more
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
@@ -275,7 +276,8 @@ class _Session:
             for answer in turn.answers:
                 share = (work / longest) ** 0.2 * (1.0 if answer is turn.answers[-1] else 0.5)
                 found += [_Found(share * self._as_result[s] * _detail(s.text), s) for s in answer]
-        return _shown(_distinct(self._lasting(found), _RESULTS))
+        most = min(_RESULTS_MAX, _RESULTS + len(found) // _FOR_ONE)
+        return _shown(_distinct(self._lasting(found), most))
 
     def outcome(self, most: int) -> list[str]:
         """Return the best sentences of last answers, if possible of parts with equal work."""

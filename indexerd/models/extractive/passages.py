@@ -1,8 +1,9 @@
 """Answer a question about a session with the passages of it that fit best, one of a message.
 
 A passage is worth the rarity of the question's terms in it and, less, in the prompt that it replies
-to. A reason, a number or a name counts if the question asks for one, the last message of a turn
-more than those on the way, the user's less than the agent's, unless the question is about the user.
+to. A reason, a number or a name counts if the question asks for one, later messages more than
+earlier ones, as what was said may have changed, the last one of a turn more than those on the way,
+the user's less than the agent's, unless the question is about the user.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ NOTHING = (
 )
 PROMPT, FITS = 0.5, 1.5  # a term that is only in the prompt; a passage of the kind asked for
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
+LATER = 1.5  # what being last adds to a factor of 1; being in the middle adds half of that
 _LONG = 20  # passages of a message, which halve its worth
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
@@ -75,8 +77,8 @@ def answer(question: Question) -> dict[str, Any]:
         quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
         excerpt = " ".join(passage.excerpt.split())
         citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
-    alone = not others or others[0].score < 0.8 * first.score
-    sure = ("high" if alone else "medium") if first.share >= 0.5 else "low"  # noqa: PLR2004 - of the question
+    alone = not others or others[0].score < 0.7 * first.score
+    sure = ("high" if first.share >= 0.6 else "medium") if alone else "low"  # noqa: PLR2004 - of the question
     markdown = "\n\n".join(quotes)
     return {"answerMarkdown": markdown, "confidence": sure, "citations": citations}
 
@@ -107,6 +109,7 @@ def _ranked(question: Question) -> list[_Passage]:
         factor = LAST if last else 1.0
         if asks:
             factor = TOLD if of_user else USER
+        factor *= 1 + LATER * entry / len(entries)
         factor /= 1 + len(read) / _LONG  # a long message has many chances
         best = _Passage(0, 0, entry, "", 0)
         for text, there in read:

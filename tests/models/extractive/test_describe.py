@@ -1,5 +1,6 @@
 """Names, descriptions and summaries by the built-in model."""
 
+from itertools import product
 from string import ascii_lowercase
 
 import pytest
@@ -266,7 +267,7 @@ def test_many_commits_are_told_together() -> None:
 
 def test_a_long_summary_has_fewer_results() -> None:
     """S0.19: the answer is valid, however long the session's sentences are."""
-    words = [f"{first}{second}shape" for first in ascii_lowercase for second in ascii_lowercase]
+    words = [f"{''.join(letters)}shape" for letters in product(ascii_lowercase[:14], repeat=3)]
     said = [" ".join(words[n : n + 28]) for n in range(0, len(words), 28)]
     asked = [f"Let's use {text[:130]} instead." for text in said]
     done = [f"I chose {text}. Added the {' '.join(reversed(text.split()))}." for text in said]
