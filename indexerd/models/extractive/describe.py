@@ -50,8 +50,9 @@ _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
+_SPEC = lazy_pattern(r"(?:^|/)specs/\d+-([\w-]+)/")  # of Spec Kit: "specs/003-cook-timer/plan.md"
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
-_TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "commit": 1.6, "issue": 1.4}
+_TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "spec": 2.4, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
 _RECAP_WORTH = 6.0
 _LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit", "doc": "Document"}
@@ -135,7 +136,9 @@ class _Session:
     @cached_property
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
-        written = [(kind, _title(text)) for kind, text in self._facts.titles]
+        specs = filter(None, map(_SPEC.search, self._facts.files_modified))
+        named = dict.fromkeys(("spec", spec[1].replace("-", " ")) for spec in specs)
+        written = [(kind, _title(text)) for kind, text in (*self._facts.titles, *named)]
         # A pull request often has the title of its first commit.
         found = {title: kind for kind, title in sorted(written, key=lambda each: each[0] == "pr")}
         every = dict.fromkeys((found[title], title) for _, title in written)
@@ -199,7 +202,7 @@ class _Session:
             worth, part = _TITLE_WORTH[kind] * 0.94**at, 1.0
             if kind == "commit":
                 part = 1 / commits
-            elif kind in ("plan", "doc"):
+            elif kind in ("plan", "doc", "spec"):
                 part = self._share(title)
                 worth *= 0.5 + 0.5 * part
             yield _Name(worth * self._weight(topics(title)), title, part, kind)

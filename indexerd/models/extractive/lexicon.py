@@ -100,14 +100,15 @@ EXACT = lazy_pattern(  # paths, ports, errors, causes
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
 PASTED = lazy_pattern(
-    r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w> \w"
+    r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|\S \| \S|^@|https?://|^--|\w> \w"
     r"|\w@\w+ ~|\w@\d|\w\(\)? [a-z]+ =|^\"\w+\"\s?:"
     r"|\w@[\w.-]+[: ]\S+ ?[%$#] |^Command “|^[A-Z][a-z]+-[A-Z]\w+ [\"'$-]|\w\.\w+\([\w\"']"
     r"|^(?:ERROR|WARN(?:ING)?|FATAL|INFO)\b"
     r"|^(?i:(?:sudo|npm|npx|pnpm|yarn|pip3?|brew|apt(?:-get)?|curl|chmod|chown|ssh|cd) )"
     r"|^(?i:you are an? |act as |tu es une? |eres una? |você é uma? |du bist eine? |你是|あなたは)"
-    r"|^(?i:generate a file named AGENTS\.md|(?:please )?analy[sz]e this codebase and create a)"
-)  # no prose, or an agent's own prompt (/init)
+    r"|^(?i:generate a file named AGENTS\.md|(?:please )?analy[sz]e this codebase and create a"
+    r"|create principles focused on)"
+)  # no prose, or a prompt that comes with the tool (/init, Spec Kit)
 TYPE = lazy_pattern(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
     r"|initial(?: commit)?)(?:\(([^)]{0,40})\))?!?:)?\s*",

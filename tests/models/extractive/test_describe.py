@@ -258,6 +258,15 @@ def test_a_document_is_an_outcome_and_no_description() -> None:
     assert "Limits" not in found.name + found.description
 
 
+def test_the_directory_of_a_specification_names_a_session() -> None:
+    """Spec Kit asks for principles first, by an example that many take as it is."""
+    said = "Create principles focused on code quality", "Start with the tasks of the cook timer"
+    files = ("/srv/kitchen/specs/001-schedule-cook-timer/tasks.md",)
+    messages = tuple(("user", text) for text in said)
+    found = describe(Facts(messages, files_modified=files, cwd="/srv/kitchen"))
+    assert found.name == "Schedule cook timer (kitchen)"
+
+
 def test_many_commits_are_told_together() -> None:
     shown = ["Read the price list", "Cache the price list for a day", "Warn of old price lists"]
     titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))
