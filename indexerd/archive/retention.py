@@ -1,9 +1,8 @@
 """Which sessions Claude Code will soon delete; no other agent deletes any by itself.
 
 When it starts, Claude Code deletes the files of all projects that were last changed more than
-`cleanupPeriodDays` ago. Managed settings decide alone. Else those of the project in which it is
-started replace the user's, so the shortest period of any project counts. 0 is refused by Claude
-Code, which then deletes nothing.
+`cleanupPeriodDays` ago. Managed settings decide alone, else the user's; those of a project, which
+hardly anybody makes, are not looked for. 0 is refused by Claude Code, which then deletes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,13 +53,14 @@ def deleted_soon(
 
     None: there are none. Reads settings, which may be on a mount that does not answer.
     """
-    found, places = set[str](), set[str]()
+    found, places, known = set[str](), set[str](), [*infos]
     files = [root for root in roots if root.layout is Layout.FILES and not root.kept]
-    own = [root for root in files if root.agent == "claude"]
-    known = [info for info in infos if any(root.contains(info.path) for root in own)]
-    cwds = {info.cwd for info in known if info.cwd.startswith("/")}
-    for root in own:
-        days, place = _period(f"{Path(root.sessions).parent}/settings.json", cwds, managed)
+    for root in [root for root in files if root.agent == "claude"]:
+        place = f"{Path(root.sessions).parent}/settings.json"
+        if (days := _read(managed)) is not None:
+            place = managed
+        elif (days := _read(place)) is None:
+            days = _DEFAULT
         before = now_ms + (SOON - days) * DAY_MS if days else 0
         due = (one for one in known if one.mtime_ms < before and root.contains(one.path))
         lost = (one for one in due if not _is_copied(archive, Source(root.sessions, one.path)))
@@ -84,20 +83,6 @@ def _is_copied(archive: Archive, source: Source) -> bool:
     with suppress(OSError):
         return archive.size_of(source) >= os.stat(source.path).st_size  # noqa: PTH116 - text
     return True  # it is gone already
-
-
-def _period(user: str, cwds: Iterable[str], managed: str) -> tuple[int, str]:
-    """Return the shortest period in days, and the file to change; 0: nothing is deleted."""
-    if (days := _read(managed)) is not None:
-        return days, managed
-    if (days := _read(user)) == 0:
-        return 0, user
-    periods = [(days or _DEFAULT, user)]
-    for cwd in cwds:
-        places = (f"{cwd}/.claude/settings{local}.json" for local in (".local", ""))
-        own = ((days, place) for place in places if (days := _read(place)) is not None)
-        periods += [period for period in islice(own, 1) if period[0]]
-    return min(periods)
 
 
 def _read(path: str) -> int | None:

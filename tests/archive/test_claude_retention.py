@@ -31,10 +31,9 @@ def aged(session: Any, days: float) -> Any:
 
 
 def furnish(world: World) -> None:
-    home, project = world.root / "home", world.root / "project"
-    project.mkdir()
+    home = world.root / "home"
     for days in AGES:
-        session = aged(ClaudeSession(home, cwd="/w" if days > 5 else str(project)), days)
+        session = aged(ClaudeSession(home), days)
     below = session.path.with_suffix("") / "subagents"
     helper = ClaudeSession(home, folder=below, session_id="agent-a1b2c3d4")
     helper.prompt("Please look for quaggas.", isSidechain=True)
@@ -53,17 +52,10 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def settings(read: World) -> Iterator[dict[str, Path]]:
-    home, project = read.root / "home/.claude", read.root / "project/.claude"
-    project.mkdir(exist_ok=True)
-    files = {
-        "user": home / "settings.json",
-        "project": project / "settings.json",
-        "local": project / "settings.local.json",
-    }
-    yield files
-    for file in files.values():
-        file.unlink(missing_ok=True)
+def settings(read: World) -> Iterator[Path]:
+    file = read.root / "home/.claude/settings.json"
+    yield file
+    file.unlink(missing_ok=True)
 
 
 def found(world: World, key: str = "found") -> list[str]:
@@ -71,69 +63,62 @@ def found(world: World, key: str = "found") -> list[str]:
     return [check[key] for check in checks if check["name"] == "retention"]
 
 
-@pytest.mark.parametrize(("days", "deleted"), [
-    ({}, 2),
-    ({"user": 10}, 3),
-    ({"user": 365}, 0),
-    ({"project": 365}, 2),  # Claude Code may be started elsewhere
-    ({"user": 365, "project": 30}, 2),  # there it deletes every project's
-    ({"user": 365, "project": 30, "local": 365}, 0),
-    ({"user": 365, "project": 365, "local": 10}, 3),
-    ({"user": 0}, 0),  # refused by Claude Code, which then deletes nothing
-    ({"user": 10, "local": 0}, 3),
-    ({"user": 365, "project": 10, "local": 0}, 0),
-    ({"user": "ten", "project": -1, "local": True}, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("days", "deleted"),
+    [
+        (None, 2),
+        (10, 3),
+        (365, 0),
+        (0, 0),  # refused by Claude Code, which then deletes nothing
+        ("ten", 2),
+        (True, 2),
+    ],
+)
 def test_the_settings_in_force_say_what_is_deleted(
-    read: World, settings: dict[str, Path], days: dict[str, Any], deleted: int
+    read: World, settings: Path, days: Any, deleted: int
 ) -> None:
-    """Files near the shortest period that applies count, by their own time, not the messages'."""
-    for scope, value in days.items():
-        settings[scope].write_text(json.dumps({"model": "opus", "cleanupPeriodDays": value}))
+    """Files near the end of the period count, by their own time, not the messages'."""
+    if days is not None:
+        settings.write_text(json.dumps({"model": "opus", "cleanupPeriodDays": days}))
     said = f"Claude Code will delete {deleted} sessions within 7 days"
     assert found(read) == ([said] if deleted else [])
 
 
 def test_the_cure_names_the_file_to_change_and_the_archive(
-    read: World, settings: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    read: World, settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An archive that is on already may be full."""
     (cure,) = found(read, "cure")
-    assert f" in {settings['user']}, " in cure
+    assert f" in {settings}, " in cure
     assert "`indexerd archive on`" in cure
-    settings["user"].write_text('{"cleanupPeriodDays": 365}')
-    settings["local"].write_text('{"cleanupPeriodDays": 10}')
     monkeypatch.setitem(read.env, "INDEXERD_ARCHIVE__ENABLED", "true")
     (cure,) = found(read, "cure")
-    assert f" in {settings['local']}, " in cure
     assert "raise `[archive] max_gb`; or set" in cure
 
 
 def test_settings_that_cannot_be_read_are_ignored(
-    read: World, settings: dict[str, Path], tmp_path: Path
+    read: World, settings: Path, tmp_path: Path
 ) -> None:
     """Neither a pipe nor nonsense holds the check up; a link is followed."""
     default = ["Claude Code will delete 2 sessions within 7 days"]
-    settings["user"].write_text('{"cleanupPeriodDays": 3')
-    os.mkfifo(settings["project"])
-    settings["local"].mkdir()
+    settings.write_text('{"cleanupPeriodDays": 3')
     assert found(read) == default
-    settings["local"].rmdir()
+    settings.unlink()
+    os.mkfifo(settings)
+    assert found(read) == default
+    settings.unlink()
     (tmp_path / "mine.json").write_text('{"cleanupPeriodDays": 365}')
-    settings["user"].unlink()
-    settings["user"].symlink_to(tmp_path / "mine.json")
+    settings.symlink_to(tmp_path / "mine.json")
     assert found(read) == []
 
 
-def test_managed_settings_decide_alone(
-    read: World, settings: dict[str, Path], tmp_path: Path
-) -> None:
+def test_managed_settings_decide_alone(read: World, settings: Path, tmp_path: Path) -> None:
     """Their place is not the user's, so this asks the rule itself."""
     roots = session_roots(Settings(), read.env, read.root / "home")
     archive = Archive(read.root / "none")
     store = StateStore(read.state / "store.sqlite", readonly=True)
     infos = [info for _, _, info in store.files() if info]
-    settings["local"].write_text('{"cleanupPeriodDays": 365}')
+    settings.write_text('{"cleanupPeriodDays": 365}')
     managed = tmp_path / "managed-settings.json"
     for days, sessions in {365: None, 10: 3, 0: None}.items():
         managed.write_text(json.dumps({"cleanupPeriodDays": days}))
