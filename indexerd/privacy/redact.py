@@ -254,10 +254,11 @@ def for_people(row: Mapping[str, Any]) -> Row:
 _CACHED_MAX = 300  # characters: shorter texts, as paths, are often the same
 
 _TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
-_TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
+_TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle", "question"), limits.FIRST_MESSAGE_MAX)
 _TEXTS |= dict.fromkeys(("gitBranch", "models", "toolsUsed"), limits.WORD_MAX)
 _TEXTS |= dict.fromkeys(("filesRead", "filesModified"), limits.PATH_MAX)
-_TEXTS |= {"description": limits.DESCRIPTION_MAX, "tags": limits.TAG_MAX}
+_TEXTS |= dict.fromkeys(("description", "recap"), limits.DESCRIPTION_MAX)
+_TEXTS |= dict.fromkeys(("tags", "ownTags"), limits.TAG_MAX)
 _TEXTS |= {"toolUses": limits.USE_MAX}
 
 

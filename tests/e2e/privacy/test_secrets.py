@@ -10,6 +10,7 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import IndexerdError
+from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import Session, World, holding, until
 from tests.fakes.gemini_server import CANARY
 from tests.fakes.openai_server import OpenAIServer
@@ -174,6 +175,9 @@ def test_a_new_pattern_removes_its_text_from_the_index(world: World) -> None:
     """The text is neither found nor shown until the pattern is removed again."""
     session = world.session()
     session.turn(f"The badge is {BADGE}, said the porter.")
+    asking = ClaudeSession(world.root / "home")
+    asking.prompt("Open the door.")
+    asking.call("AskUserQuestion", questions=[{"question": f"Is {BADGE} the badge?"}])
 
     def found(word: str) -> int:
         contents = world.call("search", query=f'"{word}"')
@@ -186,8 +190,10 @@ def test_a_new_pattern_removes_its_text_from_the_index(world: World) -> None:
         world.configure('[redact]\nextra_patterns = ["zq[0-9]+[a-z]+"]\n')
         process.send_signal(signal.SIGHUP)
         until(lambda: found(BADGE) == 0 and found("badge") > 0, "an index without it")
-        row = world.call("get", ref=session.id)["session"]
-        assert BADGE not in row["name"] + row["firstUserMessage"]
+        world.call("update", ref=asking.id, tags=[BADGE])
+        for row in (world.row(session.id), world.row(asking.id)):
+            assert BADGE not in json.dumps(row)
+        assert "[redacted:" in row["question"] + row["ownTags"][0]
         world.configure("")
         process.send_signal(signal.SIGHUP)
         until(lambda: found(BADGE) > 0, "the word again")
