@@ -129,10 +129,5 @@ def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool =
     return Edit(path, change, removing=gone, mode=0o644, skip_foreign=skip_foreign or gone)
 
 
-def own_files_in(directory: str) -> list[str]:
-    paths = Path(directory).glob("*")
-    return sorted(str(path) for path in paths if path.is_file() and _OURS.match(read(path) or ""))
-
-
 def _digest(body: str) -> str:
     return hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest()[:16]

@@ -96,10 +96,8 @@ def _pi(host: Host) -> tuple[list[Edit], list[str]]:
     edits: list[Edit] = []
     for root in host.present("pi", chosen):
         home = f"{root}/extensions/{NAME}"
-        ours = {f"{home}/{name}": body for name, body in _packaged("pi", host.command).items()}
-        older = [path for path in changes.own_files_in(home) if path not in ours]
-        edits += [changes.own_file(path, None, force=host.force) for path in older]
-        edits += [host.own_file(path, body) for path, body in sorted(ours.items())]
+        bodies = _packaged("pi", host.command)
+        edits += [host.own_file(f"{home}/{name}", bodies[name]) for name in sorted(bodies)]
         edits.append(host.skill(root))
     return edits, ["use /reload in running sessions"]
 
