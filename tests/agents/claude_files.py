@@ -4,10 +4,9 @@ import itertools
 import json
 from typing import Any
 
-from indexerd.agents.claude.parse_entry import read
 from indexerd.entries import Entry, Kind
 from indexerd.sessions.state import SessionState
-from tests.agents.feeding import fed
+from tests.agents.feeding import fed, on_path
 
 FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"
@@ -17,21 +16,16 @@ def state_of(data: bytes, *, file: str = FILE) -> SessionState:
     return fed("claude", data, file)
 
 
-def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:
-    return [
-        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.ids[row])
-        for row in state.path()
-        if not kinds or state.kind(row) in kinds
-    ]
+def entries(data: bytes, *kinds: Kind) -> list[Entry]:
+    return on_path("claude", data, FILE, *kinds)
 
 
-def prompts(data: bytes, state: SessionState) -> list[str]:
-    return [entry.text for entry in entries(data, state, Kind.USER)]
+def prompts(data: bytes) -> list[str]:
+    return [entry.text for entry in entries(data, Kind.USER)]
 
 
-def answers(data: bytes, state: SessionState) -> list[str]:
-    found = [entry.text for entry in entries(data, state, Kind.ASSISTANT)]
-    return [text for text in found if text]
+def answers(data: bytes) -> list[str]:
+    return [entry.text for entry in entries(data, Kind.ASSISTANT) if entry.text]
 
 
 _clock = itertools.count()

@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-from indexerd.agents.codex.parse_entry import read
 from indexerd.entries import Entry, Kind
 from indexerd.sessions.state import SessionState
-from tests.agents.feeding import fed
+from tests.agents.feeding import fed, on_path
 
 THREAD = "019c0000-0000-7000-8000-000000000001"
 OTHER = "019c0000-0000-7000-8000-000000000002"
@@ -72,14 +71,10 @@ def state_of(*lines: bytes) -> SessionState:
     return fed("codex", b"".join(lines), FILE)
 
 
-def entries(state: SessionState, data: bytes) -> list[Entry]:
-    return [
-        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.ids[row])
-        for row in state.path()
-    ]
+def entries(*lines: bytes) -> list[Entry]:
+    return on_path("codex", b"".join(lines), FILE)
 
 
-def texts(state: SessionState, data: bytes) -> list[str]:
+def texts(*lines: bytes) -> list[str]:
     """Texts of the prompts on the path."""
-    read = zip(state.path(), entries(state, data), strict=True)
-    return [entry.text for row, entry in read if state.kind(row) is Kind.USER]
+    return [entry.text for entry in on_path("codex", b"".join(lines), FILE, Kind.USER)]

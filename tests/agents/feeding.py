@@ -1,6 +1,7 @@
 """Feed a file of an agent to its adapter."""
 
 from indexerd.agents import ADAPTERS
+from indexerd.entries import Entry, Kind
 from indexerd.sessions.state import SessionState
 
 
@@ -8,3 +9,13 @@ def fed(agent: str, data: bytes, file: str = "") -> SessionState:
     state = SessionState(file)
     ADAPTERS[agent].scan(state, data, 0)
     return state
+
+
+def on_path(agent: str, data: bytes, file: str, *kinds: Kind) -> list[Entry]:
+    """The entries on the path of a file, or those of some kinds."""
+    state, read = fed(agent, data, file), ADAPTERS[agent].read
+    return [
+        read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.ids[row])
+        for row in state.path()
+        if not kinds or state.kind(row) in kinds
+    ]

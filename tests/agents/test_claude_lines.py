@@ -84,7 +84,7 @@ def test_typed_prompts(content: Any, more: dict[str, Any], text: str) -> None:
     """formats.md 2.3: prompts count, without the text that the client adds."""
     data = BASE + user("u2", "a1", content, **more)
     state = state_of(data)
-    assert prompts(data, state) == ["hi", text]
+    assert prompts(data) == ["hi", text]
     assert (state.messages, state.turn) == (3, Turn.OPEN)
 
 
@@ -95,7 +95,7 @@ def test_user_lines_that_nobody_typed(content: Any, more: dict[str, Any], turn: 
     state = state_of(data)
     assert (state.user_messages(), state.messages) == (1, 2)
     assert state.turn is turn
-    assert answers(data, state) == ["yes"]  # nothing is added to the assistant's words
+    assert answers(data) == ["yes"]  # nothing is added to the assistant's words
     assert state_of(data + user("u3", "u2", "next")).user_messages() == 2
 
 
@@ -167,7 +167,7 @@ def test_prompts_sent_while_the_agent_works(
     data += result("r1", "a1", "t1")
     data = data.replace(b"2.1.330", version.encode())
     state = state_of(data)
-    found = [one.text for one in entries(data, state, Kind.USER) if one.type == "queue-operation"]
+    found = [one.text for one in entries(data, Kind.USER) if one.type == "queue-operation"]
     assert found == (sent if version != "2.1.97" else [])
     typed = sum(operation.startswith("user") for operation in operations)
     assert state.user_messages() == 1 + len(found) + typed
@@ -203,6 +203,6 @@ def test_failed_or_denied_results_mark_their_calls() -> None:
     state = state_of(data)
     failed = [Turn(state.codes[row] >> 4 & 3) is Turn.FAILED for row in state.path()]
     assert failed == [False, False, True, False, True]
-    found = [entry.failed for entry in entries(data, state, Kind.TOOL)]
+    found = [entry.failed for entry in entries(data, Kind.TOOL)]
     assert found == [("t1",), (), ("t3", "t4")]
     assert state.turn is Turn.OPEN

@@ -60,7 +60,7 @@ def test_a_result_between_lines_of_an_answer() -> None:
         data = user("u1", None, "one") + b"".join(PARALLEL[:2]) + result("r1", "k2", "t1")
         data += PARALLEL[2] + last + result("r2", "k3", "t2") + answer("a2", named, "seen")
         state = state_of(data + user("u2", "a2", "two"))
-        assert answers(data, state_of(data)) == ["I look.", "And more.", "seen"]
+        assert answers(data) == ["I look.", "And more.", "seen"]
         assert path(state) == ["u1", "k1", "k2", "r1", "k3", "k4", "r2", "a2", "u2"]
 
 
@@ -69,11 +69,10 @@ def test_a_prompt_after_parallel_results_keeps_queued_ones() -> None:
     data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
     data += queued("q1", "r1", "and this") + result("r2", "k3", "t2")
     data += user("u2", "r1", "two")
-    state = state_of(data)
-    assert prompts(data, state) == ["one", "and this", "two"]
+    assert prompts(data) == ["one", "and this", "two"]
     data += answer("a2", "u2") + user("u3", "r1", "instead of two")
-    assert prompts(data, state_of(data))[-1] == "instead of two"
-    assert "two" not in prompts(data, state_of(data))
+    assert prompts(data)[-1] == "instead of two"
+    assert "two" not in prompts(data)
 
 
 def test_a_skills_text_within_a_turn_begins_none() -> None:
@@ -123,11 +122,11 @@ def test_missing_parents_do_not_cut_the_path() -> None:
     """
     data = user("u1", None, "one") + answer("a1", "lost1", "first")
     data += user("u2", "lost2", "two") + answer("a2", "u2")
-    assert prompts(data, state_of(data)) == ["one", "two"]
+    assert prompts(data) == ["one", "two"]
     data += user("u3", "lost2", "instead of two")
     state = state_of(data)
-    assert prompts(data, state) == ["one", "instead of two"]
-    assert answers(data, state) == ["first"]
+    assert prompts(data) == ["one", "instead of two"]
+    assert answers(data) == ["first"]
     assert state.abandoned("a2")
     assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
 
@@ -199,8 +198,8 @@ def test_a_compaction_continues_the_path() -> None:
     )
     data += user("u3", "c1", "three")
     state = state_of(data)
-    assert prompts(data, state) == ["one", "two", "three"]
-    (compaction,) = entries(data, state, Kind.COMPACTION)
+    assert prompts(data) == ["one", "two", "three"]
+    (compaction,) = entries(data, Kind.COMPACTION)
     assert (compaction.id, compaction.compaction) == ("c1", Compaction(kept="u2", tokens_before=9))
     assert compaction.text.endswith("It was about X.")
     assert state.new_user_messages("a2") == 1
@@ -226,15 +225,14 @@ def test_a_notice_takes_no_prompt_back() -> None:
     """A task's end that names an earlier answer goes to the path's end."""
     notice = user("n1", "a1", "<task-notification>\n<task-id>b8</task-id>\n</task-notification>")
     data = TALK + notice + answer("a3", "n1", "A3")
-    state = state_of(data)
-    assert (prompts(data, state), answers(data, state)) == (["one", "two"], ["A1", "A2", "A3"])
+    assert (prompts(data), answers(data)) == (["one", "two"], ["A1", "A2", "A3"])
 
 
 def test_an_answer_may_hold_the_result_of_a_tool() -> None:
     """Some providers search the web themselves, within an answer."""
     found = {"type": "tool_result", "tool_use_id": "t1", "content": "A page"}
     data = user("u1", None, "go") + answer("a1", "u1", [found, {"type": "text", "text": "Seen."}])
-    (entry,) = entries(data, state_of(data), Kind.ASSISTANT)
+    (entry,) = entries(data, Kind.ASSISTANT)
     assert (entry.role, entry.text) == ("assistant", "Seen.")
     assert [each.text for each in entry.results] == ["A page"]
 
@@ -244,22 +242,21 @@ def test_a_compaction_that_names_bookkeeping_written_before_its_answer() -> None
     early = line("system", "s1", "a3", subtype="stop_hook_summary")
     data = TALK + user("u3", "a2", "three") + early + answer("a3", "u3", "A3")
     data += boundary("b1", "s1") + summary("c1", "b1") + user("u4", "c1", "four")
-    state = state_of(data)
-    assert prompts(data, state) == ["one", "two", "three", "four"]
-    assert answers(data, state) == ["A1", "A2", "A3"]
+    assert prompts(data) == ["one", "two", "three", "four"]
+    assert answers(data) == ["A1", "A2", "A3"]
 
 
 def test_a_new_context_continues_the_path() -> None:
     """Old versions write no boundary; a plan may be carried out in a new context."""
     data = TALK + summary("c1", None) + user("u3", "c1", "three") + answer("a3", "u3", "A3")
     state = state_of(data)
-    assert prompts(data, state) == ["one", "two", "three"]
+    assert prompts(data) == ["one", "two", "three"]
     assert state.kind(state.path()[4]) is Kind.COMPACTION
     plan = user("p1", None, "Implement the following plan:\n\n# Retry", planContent="# Retry")
     data += plan + answer("a4", "p1", "A4")
     state = state_of(data)
-    assert answers(data, state) == ["A1", "A2", "A3", "A4"]
-    by_id = {entry.id: entry for entry in entries(data, state, *Kind)}
+    assert answers(data) == ["A1", "A2", "A3", "A4"]
+    by_id = {entry.id: entry for entry in entries(data, *Kind)}
     context = context_entries(state, lambda row: by_id[state.ids[row]])
     assert [each.entry.id for each in context] == ["p1", "a4"]
 
@@ -276,10 +273,10 @@ def test_messages_logged_again_after_a_compaction_count_once() -> None:
         last = "a2" if b'"a2"' in again else "v3"
         whole = data + again + user("u3", last, "three") + answer("a3", "u3", "A3")
         state = state_of(whole)
-        assert prompts(whole, state) == ["one", "two", "three"]
+        assert prompts(whole) == ["one", "two", "three"]
         assert state.user_messages() == 3
         assert state.path()[-3] > state.row("c1")  # type: ignore[operator]  # the copy
-    assert answers(whole, state)[:2] == ["A1", "A2"]
+    assert answers(whole)[:2] == ["A1", "A2"]
 
 
 def test_a_kept_message_that_is_logged_only_below_its_summary() -> None:
@@ -300,7 +297,7 @@ def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
     assert state_of(data).leaf_id == "u2"
     data += answer("a1", "u2") + answer("a1", "u2")
     state = state_of(data)
-    assert (prompts(data, state), state.messages, len(state)) == (["one", "two"], 3, 3)
+    assert (prompts(data), state.messages, len(state)) == (["one", "two"], 3, 3)
     assert list(state.ordinals) == [0, 1, 3]
 
 

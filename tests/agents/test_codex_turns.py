@@ -114,7 +114,7 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     assert (twice.leaf_id, twice.new_user_messages("t1")) == ("t1", 0)
     data = three + back + talk("t4", "four") + event("thread_rolled_back", num_turns=2)
     data += talk("t5", "five")
-    assert texts(state_of(data), data) == ["one", "five"]
+    assert texts(data) == ["one", "five"]
     assert state_of(data).parents[state_of(data).row("t5") or 0] >= 0
     assert len(state_of(data).tips()) == 3
 
@@ -128,8 +128,7 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     ("Command: sh -c 'rg x'\nChunk ID: 1\nWall time: 0 s\nProcess exited with code 0", False),
 ])  # fmt: skip
 def test_a_call_failed_if_its_output_says_so(text: str, failed: bool) -> None:
-    data = b"".join((meta(), user("q"), call(), output(text)))
-    assert [bool(entry.failed) for entry in entries(state_of(data), data)][-1] is failed
+    assert bool(entries(meta(), user("q"), call(), output(text))[-1].failed) is failed
 
 
 @pytest.mark.parametrize(("printed", "shown"), [
@@ -139,8 +138,7 @@ def test_a_call_failed_if_its_output_says_so(text: str, failed: bool) -> None:
 ])  # fmt: skip
 def test_a_result_is_shown_as_it_was_printed(printed: str, shown: str) -> None:
     """Many versions stored it with its exit code, as a string; the model gets that."""
-    data = b"".join((meta(), user("q"), call(), output(printed)))
-    result = entries(state_of(data), data)[-1]
+    result = entries(meta(), user("q"), call(), output(printed))[-1]
     assert (result.texts, result.results[0].text) == ((shown,), shown)
     assert result.as_sent == (printed,)
     assert bool(result.failed) is ("exit_code" in printed)
@@ -153,15 +151,9 @@ def test_a_recorded_patch_counts_by_its_record() -> None:
     change = {"type": "FileChange", "id": "c1", "changes": {"/w/sub/a.py": {}}}
     record = {"type": "item_completed", "item": change | {"status": "completed"}}
     for ordinal, files in (({"ordinal": 1}, ("/w/sub/a.py",)), ({}, ("/w/sub/a.py", "a.py"))):
-        data = b"".join(
-            (
-                meta(),
-                line("response_item", asks, **ordinal),
-                item("custom_tool_call_output", call_id="c1", output="ok"),
-                line("event_msg", record, **ordinal),
-            )
-        )
-        assert file_lists(entries(state_of(data), data)).modified == files
+        asked, done = line("response_item", asks, **ordinal), line("event_msg", record, **ordinal)
+        result = item("custom_tool_call_output", call_id="c1", output="ok")
+        assert file_lists(entries(meta(), asked, result, done)).modified == files
 
 
 def counted(tokens: int, newest: int) -> bytes:

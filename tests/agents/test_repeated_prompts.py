@@ -25,9 +25,7 @@ def test_codex_repeats_the_first_prompt_after_an_interruption() -> None:
     data += user("<turn_aborted>\nThe user stopped it.\n</turn_aborted>")
     again = data + user("Sort the imports.") + answer("Done.")
     assert state_of(again).user_messages() == 1
-    assert texts(state_of(data + user("Sort the tests.")), data + user("Sort the tests."))[-1] == (
-        "Sort the tests."
-    )
+    assert texts(data, user("Sort the tests."))[-1] == "Sort the tests."
     assert state_of(again + user("Sort the imports.") + answer("Twice.")).user_messages() == 2
 
 
