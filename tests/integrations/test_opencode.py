@@ -3,6 +3,8 @@
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,11 +42,11 @@ def daemon(socket: Path) -> Iterator[Acting]:
         yield acted
 
 
-def added(env: dict[str, str], socket: Path, expand: Any, *, typed: str = TYPED) -> Any:
+def added(env: dict[str, str], socket: Path, expand: Any) -> Any:
     """The parts added to a prompt and the toasts, for a given answer of `expand`."""
     with acting(socket, **ANSWERS | {"expand": expand}):
-        found = run(env, prompt(typed))
-    assert parts(found)[0]["text"] == typed
+        found = run(env, prompt(TYPED))
+    assert parts(found)[0]["text"] == TYPED
     return [part["text"] for part in parts(found)[1:]], found["toasts"]
 
 
@@ -162,10 +164,12 @@ def test_without_a_usable_socket_nothing_happens(env: dict[str, str], tmp_path: 
 
 def test_only_a_question_is_waited_for(env: dict[str, str], socket: Path) -> None:
     """S0.65: a question's answer is waited for, that of a mere reference is not."""
-    late = slow(2.6, ANSWERS["expand"])  # longer than a plain answer may take
-    for typed, put in (("@@widget: which colour?", 2), ("What? As in @@widget.", 0)):
-        texts, toasts = added(env, socket, late, typed=typed)
-        assert (len(texts), bool(toasts)) == (put, put > 0)
+    late = slow(2.3, ANSWERS["expand"])  # longer than a plain answer may take
+    prompts = prompt("@@widget: which colour?"), prompt("What? As in @@widget.")
+    with acting(socket, **ANSWERS | {"expand": late}), ThreadPoolExecutor() as pool:
+        asked, plain = pool.map(partial(run, env), prompts)
+    assert (len(parts(asked)), len(asked["toasts"])) == (3, 1)
+    assert (len(parts(plain)), len(plain["toasts"])) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_an_odd_answer_is_ignored(pi: Pi, socket: Path) -> None:
 
 def test_a_questions_timeout_comes_from_the_daemon(pi: Pi, served: Served) -> None:
     """S0.64, S0.65: the daemon names the timeout, and pi shows that it is waiting."""
-    daemon = served(expand=slow(2.6, {"messages": [BLOCK]}))  # longer than for plain references
+    daemon = served(expand=slow(2.3, {"messages": [BLOCK]}))  # longer than for plain references
     daemon.answers["hello"] = greeting(queryTimeoutSeconds=2)
     assert pi.prompt('@@"some name"~2: why?') == [BLOCK]
     assert pi.prompt("Why as in @@a, then") == []

@@ -161,9 +161,9 @@ def test_spellings_of_an_identifier_meet(index: TextIndex, query: str, text: str
 def test_a_smaller_limit_gives_the_first_of_the_same_hits(index: TextIndex) -> None:
     words, draw = ("code", "report", "other"), Random(1)
     said = {f"s{n}": [" ".join(draw.choices(words, k=20)) for _ in range(3)] for n in range(150)}
-    fill(index, *map(row, said))
     for session_id, spoken in said.items():
-        say(index, session_id, *spoken)
+        say(index, session_id, *spoken, commit=False)
+    fill(index, *map(row, said))
     most = hits(index, "code report", limit=60)
     assert len(most) == 60
     for limit in (1, 5, 20):

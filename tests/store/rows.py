@@ -66,11 +66,12 @@ def fill(index: TextIndex, *rows: dict[str, Any], summary: str = "") -> None:
     index.commit()
 
 
-def say(index: TextIndex, session_id: str, *said: str) -> None:
+def say(index: TextIndex, session_id: str, *said: str, commit: bool = True) -> None:
     """Add messages whose entry ids are made from session and position."""
     items = [Message(n, f"{session_id}-{n}", "user", "", text) for n, text in enumerate(said)]
     index.add_messages(session_id, items, b"all read", 1, replace=True)
-    index.commit()
+    if commit:
+        index.commit()
 
 
 def hits(index: TextIndex, query: str, **filters: Any) -> list[tuple[str, str]]:
