@@ -32,7 +32,7 @@ class HangUp:
 
 
 class Acting(socketserver.ThreadingUnixStreamServer):
-    """The requests so far, the answers (values, or functions of the params) and subscribers."""
+    """The requests so far, the answers (values, refusals or functions) and subscribers."""
 
     daemon_threads = True
 
@@ -80,9 +80,13 @@ class _Talk(socketserver.StreamRequestHandler):
                 found: Any = self.server.answers.get(method)
                 said: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
                 try:
-                    said["result"] = found = found(params) if callable(found) else found
+                    found = found(params) if callable(found) else found
                 except Refusal as refusal:
-                    said["error"] = refusal.error
+                    found = refusal
+                if isinstance(found, Refusal):
+                    said["error"] = found.error
+                else:
+                    said["result"] = found
                 if isinstance(found, HangUp):
                     return
                 told = found if isinstance(found, Raw) else json.dumps(said).encode() + b"\n"

@@ -126,14 +126,10 @@ def test_added_parts_sort_after_the_users(env: dict[str, str], daemon: Acting) -
         assert [part["text"] for part in parts(found, nth)[-2:]] == [SUMMARY, ANSWERED]
 
 
-def _refuse(_params: Any) -> Any:
-    raise Refusal("internal", "no")
-
-
 BROKEN: dict[str, Any] = {
     "hangs up": HangUp(),
     "says nonsense": Raw(b"nonsense\n"),
-    "refuses": _refuse,
+    "refuses": Refusal("internal", "no"),
     "answers at great length": {"messages": MESSAGES, "more": "x" * 5_000_000},
     "answers with odd messages": {"messages": [1, {"content": 2}, {}, {"content": " "}]},
     "answers with too much": {"messages": [{"content": "x" * 400_000}]},

@@ -88,17 +88,13 @@ def test_a_queued_messages_references_are_refused(pi: Pi, served: Served) -> Non
     assert [notice.startswith(QUEUED) for notice in pi.notices] == [True] * 2
 
 
-def _refuse(_params: dict[str, Any]) -> Any:
-    raise Refusal("internal", "defect")
-
-
 ODD: list[Any] = [
     Raw(b""),  # no answer
     Raw(b"\xff\xfe{\n"),
     Raw(b"x" * 6_000_000),
     {"messages": "no list", "statusText": {"no": "text"}},
     {},
-    _refuse,
+    Refusal("internal", "defect"),
 ]
 
 

@@ -230,33 +230,23 @@ def test_errors_of_the_socket_are_tool_errors(daemon: Acting) -> None:
     """S0.64: isError, and JSON with code, message, hint, retryable, candidates and upstream."""
     data = {"hint": "use the id", "retryable": False, "upstream": "ambiguous"}
     near = [{"sessionId": ID, "name": HOSTILE}]
-
-    def refuse(_params: Any) -> Any:
-        raise Refusal("ambiguous_reference", HOSTILE, candidates=near, **data)
-
-    daemon.answers["resolve"] = refuse
+    daemon.answers["resolve"] = Refusal("ambiguous_reference", HOSTILE, candidates=near, **data)
     told = error_of(call(desk(daemon), "resolve_session", ref="b"))
     assert told["code"] == "ambiguous_reference"
-    assert told["hint"] == "use the id"
-    assert told["retryable"] is False
-    assert told["upstream"] == "ambiguous"
+    assert told.items() >= data.items()
     assert told["candidates"][0]["sessionId"] == ID
     assert not [text for text in strings(told) if "<system>" in text or "\n" in text]
 
 
 def test_a_failed_question_keeps_the_daemons_code(daemon: Acting) -> None:
     """S0.64: it tells a deleted file from an unknown session; without one, the kind decides."""
-
-    def refuse(_params: Any) -> Any:
-        raise Refusal("not_found", "gone", **data)
-
-    daemon.answers["query_session"] = refuse
-    asked: dict[str, Any] = {"session": ID, "question": "Why?"}
-    data: dict[str, Any] = {"upstream": "SESSION_FILE_MISSING"}
-    assert error_of(call(desk(daemon), "query_session", **asked))["upstream"] == data["upstream"]
-    data = {}
-    told = error_of(call(desk(daemon), "query_session", **asked))
-    assert told["upstream"] == "SESSION_NOT_FOUND"
+    for told, code in (
+        ({"upstream": "SESSION_FILE_MISSING"}, "SESSION_FILE_MISSING"),
+        ({}, "SESSION_NOT_FOUND"),
+    ):
+        daemon.answers["query_session"] = Refusal("not_found", "gone", **told)
+        failed = error_of(call(desk(daemon), "query_session", session=ID, question="Why?"))
+        assert failed["upstream"] == code
 
 
 def test_wrong_arguments_are_usage_errors(daemon: Acting) -> None:
@@ -301,10 +291,8 @@ def test_snippets_have_the_hosts_format(host: str) -> None:
     table = {"codex": "mcp_servers", "opencode": "mcp", "vscode": "servers"}
     entry = held[table.get(host, "mcpServers")]["indexerd"]
     if host == "opencode":
-        assert entry["command"] == command
-        assert entry["environment"] == env
-        assert entry["type"] == "local"
+        wanted = {"type": "local", "command": command, "environment": env}
     else:
-        assert [entry["command"], *entry["args"]] == command
-        assert entry["env"] == env
-    assert host in ("cursor", "codex", "opencode") or entry["type"] == "stdio"
+        kind = {} if host in ("cursor", "codex") else {"type": "stdio"}
+        wanted = {"command": command[0], "args": command[1:], "env": env} | kind
+    assert entry.items() >= wanted.items()
