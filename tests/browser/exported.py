@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from indexerd.digests.segments import Segment, encode
 from indexerd.web.document import document_of
 from indexerd.web.session_page import session_page, wish_for
 from tests.sessions.opening import opened
-from tests.sessions.tree_sessions import entry, said, session
+from tests.sessions.tree_sessions import call, entry, result, said, session
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -31,21 +30,11 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     return page
 
 
-def call(call_id: str) -> dict[str, Any]:
-    """A block of an answer that calls a tool."""
-    return {"type": "toolCall", "id": call_id, "name": "bash", "arguments": {"command": EVIL}}
-
-
+LOOKING = {"type": "text", "text": "I look."}
 FORKED = [
     said("a", None, "user", f"Where do alerts go? {EVIL}"),
-    said(
-        "b",
-        "a",
-        "assistant",
-        "Look first.",
-        content=[{"type": "text", "text": "I look."}, call("1")],
-    ),
-    said("c", "b", "toolResult", "alerts.py", toolCallId="1", toolName="bash", at=1),
+    said("b", "a", "assistant", content=[LOOKING, call("1", "bash", command=EVIL)]),
+    result("c", "b", "1", "bash", "alerts.py", at=1),
     said("d", "c", "assistant", "Redis or a file.", at=2),
     entry("label", "l", "d", 2, targetId="d", label="storage"),
     said("e", "l", "user", "Take Redis.", at=3),
@@ -57,18 +46,8 @@ FORKED = [
 
 def forked(folder: Path) -> Path:
     """A session of two branches, with a label, a digest, and markup in every text."""
-    return page_of(
-        folder,
-        FORKED,
-        Segment(
-            id="x",
-            covering=(0, 2),
-            content=f"- Alerts. {EVIL}",
-            key_decisions=(f"No Redis. {EVIL}",),
-            model="m",
-            leaf_id="d",
-        ),
-    )
+    told = {"content": f"- Alerts. {EVIL}", "key_decisions": (f"No Redis. {EVIL}",)}
+    return page_of(folder, FORKED, Segment(id="x", covering=(0, 2), model="m", leaf_id="d", **told))
 
 
 def hostile(count: int) -> list[bytes]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.exported import EVIL, FORKED, PIXEL, forked, hostile, page_of
 from tests.browser.tabs import NARROW, Tabs, findings, press
-from tests.sessions.tree_sessions import entry, said
+from tests.sessions.tree_sessions import call, entry, result, said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -214,11 +214,11 @@ def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:
 
 
 THOUGHT = {"type": "thinking", "thinking": f"{'Well. ' * 30}The walrus is to blame."}
-READ = {"type": "toolCall", "id": "1", "name": "read", "arguments": {"path": "/w/alerts.py"}}
+READ = call("1", "read", path="/w/alerts.py")
 SOUGHT = [
     said("a", None, "user", "Where do they go?"),
     said("b", "a", "assistant", content=[THOUGHT, READ], stopReason="toolUse"),
-    said("c", "b", "toolResult", "def send(): ...", toolCallId="1", toolName="read", at=1),
+    result("c", "b", "1", "read", "def send(): ...", at=1),
     said("d", "c", "assistant", "To a file.", at=2),
     entry("custom_message", "e", "d", 3, customType="x", content="Nobody sees it.", display=False),
     entry("label", "f", "e", 3, targetId="e", label="unseen"),

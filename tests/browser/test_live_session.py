@@ -7,7 +7,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.browser.served import Placed, Served, served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings, press
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import until
-from tests.sessions.tree_sessions import entry, line, said
+from tests.sessions.tree_sessions import call, entry, line, result, said
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -186,8 +186,8 @@ def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
 
 def test_a_request_for_indexing_shows_its_state(home: Served, tabs: Tabs) -> None:
     """S0.21: in the middle of a turn it is queued, and the page says so."""
-    call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "sleep 9"}}
-    open_turn = said("j", "i", "assistant", "", content=[call], stopReason="toolUse", at=10)
+    slow = call("1", "bash", command="sleep 9")
+    open_turn = said("j", "i", "assistant", content=[slow], stopReason="toolUse", at=10)
     session = home.put([*FORKED, said("i", "h", "user", "Go on.", at=9), open_turn])
     page = opened(home, tabs, session)
     expect(page.locator("#state")).to_have_text("")
@@ -195,7 +195,7 @@ def test_a_request_for_indexing_shows_its_state(home: Served, tabs: Tabs) -> Non
     page.locator("#sent").get_by_role("button", name=re.compile("Index now")).click()
     expect(page.locator("#queued")).to_contain_text("when the agent's turn ends")
     assert not home.world.meta(session.id)
-    session.say("k", "j", "toolResult", "", toolCallId="1", toolName="bash", at=11)
+    session.append(result("k", "j", "1", "bash", at=11))
     session.say("l", "k", "assistant", "It is over.", stopReason="stop", at=12)
     expect(page.locator("#sent")).to_contain_text("Summary by")
     expect(page.locator("#queued")).to_have_text("")
@@ -290,11 +290,8 @@ def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -
 
 SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='owned=1'/>").decode()
 CHANGE = {"path": "/w/alerts.py", "oldText": "keep()\nset()", "newText": "keep()\ntable()"}
+AGAIN = CHANGE | {"path": "alerts.py"}
 LONG = {"path": "/w/long.py", "content": "".join(f"line {at}\n" for at in range(40))}
-
-
-def call(call_id: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "toolCall", "id": call_id, "name": name, "arguments": fields}
 
 
 EDITED = [
@@ -303,14 +300,14 @@ EDITED = [
         {"type": "image", "data": PIXEL, "mimeType": "image/png"},
         {"type": "image", "data": SVG, "mimeType": "image/svg+xml"},
     ]),
-    said("b", "a", "assistant", content=[call("1", "bash", {"command": "ls"})]),
-    said("c", "b", "toolResult", "alerts.py", toolCallId="1", toolName="bash", at=1),
-    said("d", "c", "assistant", content=[call("2", "edit", CHANGE)], at=2),
-    said("e", "d", "toolResult", "Edited.", toolCallId="2", toolName="edit", at=3),
-    said("f", "e", "assistant", content=[call("3", "write", LONG)], at=4),
-    said("g", "f", "toolResult", "No.", toolCallId="3", toolName="write", isError=True, at=5),
-    said("h", "g", "assistant", content=[call("4", "edit", CHANGE | {"path": "alerts.py"})], at=6),
-    said("i", "h", "toolResult", "Edited.", toolCallId="4", toolName="edit", at=7),
+    said("b", "a", "assistant", content=[call("1", "bash", command="ls")]),
+    result("c", "b", "1", "bash", "alerts.py", at=1),
+    said("d", "c", "assistant", content=[call("2", "edit", **CHANGE)], at=2),
+    result("e", "d", "2", "edit", "Edited.", at=3),
+    said("f", "e", "assistant", content=[call("3", "write", **LONG)], at=4),
+    result("g", "f", "3", "write", "No.", isError=True, at=5),
+    said("h", "g", "assistant", content=[call("4", "edit", **AGAIN)], at=6),
+    result("i", "h", "4", "edit", "Edited.", at=7),
     said("j", "i", "assistant", "Done with `table()`.", at=8),
 ]  # fmt: skip
 
@@ -359,7 +356,7 @@ def test_edits_pictures_and_results(home: Served, tabs: Tabs) -> None:
 def test_a_files_card_fits_a_phone(home: Served, tabs: Tabs) -> None:
     """Paths are relative, on Windows, too, and the link to the message is beside them."""
     new = {"path": rf"C:\w\{'src' * 9}.py", "content": "x = 1\n"}
-    entries = [said("a", None, "assistant", content=[call("1", "write", new)])]
+    entries = [said("a", None, "assistant", content=[call("1", "write", **new)])]
     page = opened(home, tabs, home.put(entries, cwd=r"C:\w"), width=NARROW)
     page.locator("#see-files").click()
     path = page.locator("#files .path")
@@ -428,11 +425,11 @@ def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: b
 
 def test_an_old_open_turn_is_unfinished(home: Served, tabs: Tabs) -> None:
     """An open turn is active until half an hour has passed without a new line."""
-    call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "sleep 9"}}
 
     def put(at: datetime) -> str:
         stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        message = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
+        slow = call("1", "bash", command="sleep 9")
+        message = {"role": "assistant", "content": [slow], "stopReason": "toolUse"}
         first = said("a", None, "user", "Go.")
         open_turn = line(type="message", id="b", parentId="a", timestamp=stamp, message=message)
         return home.put([first, open_turn]).id

@@ -65,6 +65,17 @@ def said(entry_id: str, parent: str | None, role: str, text: str = "", **more: A
     return entry("message", entry_id, parent, at, message=message)
 
 
+def call(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
+    """A block of an answer that calls a tool."""
+    return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
+
+
+def result(
+    entry_id: str, parent: str | None, call_id: str, name: str, text: str = "", **more: Any
+) -> bytes:
+    return said(entry_id, parent, "toolResult", text, toolCallId=call_id, toolName=name, **more)
+
+
 def chain(ids: Iterable[str]) -> Iterator[bytes]:
     above = None
     for session_id in ids:

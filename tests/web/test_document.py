@@ -12,7 +12,7 @@ from indexerd.web import document
 from indexerd.web.document import Wish, document_of
 from indexerd.web.session_page import FORMATS, wish_for
 from tests.sessions.opening import opened
-from tests.sessions.tree_sessions import entry, said, session
+from tests.sessions.tree_sessions import call, entry, result, said, session
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 30).decode()
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
@@ -25,8 +25,7 @@ def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:
 
 
 def edit_call(call_id: str, old: str, new: str) -> dict[str, Any]:
-    fields = {"path": "/w/a.py", "oldText": old, "newText": new}
-    return {"type": "toolCall", "id": call_id, "name": "edit", "arguments": fields}
+    return call(call_id, "edit", path="/w/a.py", oldText=old, newText=new)
 
 
 def texts(found: dict[str, Any]) -> list[str]:
@@ -76,16 +75,7 @@ def test_secrets_are_redacted_on_request(form: str) -> None:
     """S2.21: in all places, also across a cut, in names and in metadata."""
     across = "z" * (document.TEXT_MAX - 20) + f" {KEY} " + "z" * 90_000
     calls = [
-        {
-            "type": "toolCall",
-            "id": "1",
-            "name": "bash",
-            "arguments": {
-                "command": KEY,
-                "more": [KEY],
-                "env": {"PASSWORD": KEYED, "token": [KEYED]},
-            },
-        },
+        call("1", "bash", command=KEY, more=[KEY], env={"PASSWORD": KEYED, "token": [KEYED]}),
         edit_call("2", "a\nb", f"a\n{KEY}\n"),
         edit_call("3", PEM, ""),
     ]
@@ -94,7 +84,7 @@ def test_secrets_are_redacted_on_request(form: str) -> None:
     data = session(
         said("a", None, "user", f"My key is {KEY}"),
         said("b", "a", "assistant", content=[*thoughts, *calls]),
-        said("c", "b", "toolResult", f"token {KEY}", toolCallId="1", toolName="bash"),
+        result("c", "b", "1", "bash", f"token {KEY}"),
         said("left", "c", "user", "c" * 180 + f" {TOKEN}"),  # its gist ends in it
         said("d", "c", "user", content=[{"type": "text", "text": across}, image]),
         entry("label", "e", "d", targetId="d", label=KEY),
@@ -117,14 +107,11 @@ def test_secrets_are_redacted_on_request(form: str) -> None:
 def test_json_is_complete_and_names_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments and results are whole; what had to be cut is listed by entry."""
     arguments = {"command": "x" * 30_000, "more": {"n": 1, "list": ["y" * 90]}}
-    calls = [
-        {"type": "toolCall", "id": "1", "name": "bash", "arguments": arguments},
-        edit_call("2", "a\nb", "a\nc"),
-    ]
+    calls = [call("1", "bash", **arguments), edit_call("2", "a\nb", "a\nc")]
     data = session(
         said("a", None, "assistant", content=calls),
-        said("b", "a", "toolResult", "z" * 30_000, toolCallId="1", toolName="bash"),
-        said("c", "b", "toolResult", "No.", toolCallId="2", toolName="edit", isError=True),
+        result("b", "a", "1", "bash", "z" * 30_000),
+        result("c", "b", "2", "edit", "No.", isError=True),
     )
     found = json.loads(FORMATS["json"](exported(opened(data), wish_for("json"))))
     assert (found["format"], found["schema"], found["cut"]) == ("indexerd-export", 2, [])
@@ -151,24 +138,23 @@ def test_a_file_written_again_shows_what_changed() -> None:
     """Only below the write before; after an edit or a failed write the text is not known."""
 
     def wrote(entry_id: str, parent: str | None, content: str) -> bytes:
-        fields = {"path": "/w/a.py", "content": content}
-        call = {"type": "toolCall", "id": entry_id, "name": "write", "arguments": fields}
-        return said(entry_id, parent, "assistant", content=[call])
+        write = call(entry_id, "write", path="/w/a.py", content=content)
+        return said(entry_id, parent, "assistant", content=[write])
 
     data = session(
         wrote("a", None, "1\n2\n3\n"),
         wrote("b", "a", "1\n2\n4\n"),
-        said("r", "b", "toolResult", "No.", toolCallId="b", toolName="write", isError=True),
+        result("r", "b", "b", "write", "No.", isError=True),
         wrote("c", "r", "1\n2\n5\n"),
         wrote("d", "a", "1\n2\n6\n"),
         said("e", "d", "assistant", content=[edit_call("e", "6", "7")]),
         wrote("f", "e", "1\n2\n8\n"),
     )
     found = exported(opened(data), Wish())
-    calls = {node["id"]: node["calls"][0] for node in found["nodes"] if node.get("calls")}
-    (edit,) = calls.pop("c")["edits"]
+    made = {node["id"]: node["calls"][0] for node in found["nodes"] if node.get("calls")}
+    (edit,) = made.pop("c")["edits"]
     assert edit["diff"] == " 1\n 2\n-3\n+5"
-    assert [call["edits"][0]["added"] for call in calls.values()] == [3, 3, 3, 1, 3]
+    assert [one["edits"][0]["added"] for one in made.values()] == [3, 3, 3, 1, 3]
 
 
 def test_of_a_prompt_only_what_a_person_typed_is_shown() -> None:
