@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from indexerd.cli import printing
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
 from tests.e2e.forked import ran
-from tests.e2e.world import World, until
+from tests.e2e.world import Session, World, until
 from tests.fakes.daemon import acting, slow
 
 ESC = "\x1b"
@@ -37,6 +38,15 @@ def on_terminal(
     return got.decode().replace("\r\n", "\n")
 
 
+@contextmanager
+def titled(home: Home, session: Session, title: str) -> Iterator[None]:
+    home.world.call("update", ref=session.id, title=title)
+    try:
+        yield
+    finally:
+        home.world.call("update", ref=session.id, title=None)
+
+
 def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
     for columns in (200, 80):
         lines = on_terminal(home, "--color", "never", "list", "--all", columns=columns).split("\n")
@@ -44,9 +54,8 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
         assert max(map(len, lines)) <= columns
         assert lines[1][lines[0].index("age") :].split()[:3] == ["1d", "pi", "5"]
     assert "Design the forecast cache" in lines[1]
-    home.world.call("update", ref=home.cache.id, title="日本語の文章" * 9)
-    wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")
-    home.world.call("update", ref=home.cache.id, title=None)
+    with titled(home, home.cache, "日本語の文章" * 9):
+        wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")
     assert max(map(width, wide)) <= 80
 
 
@@ -55,23 +64,17 @@ def test_plain_words_are_not_broken(home: Home, columns: int) -> None:
     """A line ends between words, unless it is a command, or one word is too long, as of a path."""
     title = "Reconsider the retention of observatory measurements under distributed schedulers"
     key, shown = home.cache.id, dict[str, str]()
-    home.world.call("update", ref=key, title=title)
-    until(lambda: not home.world.call("status")["textPending"], "all words")
-    for argv in (
-        "list --all",
-        "search forecast",
-        f"family {key}",
-        f"show {key}",
-        "index --all --dry-run",
-    ):
-        shown[argv] = on_terminal(home, "--color", "never", *argv.split(), columns=columns)
-        whole = {*re.findall(r"\w+", home.ix(*argv.split()).stdout), *NAMES, "current"}
-        words = {word for word in shown[argv].replace("…", "").split() if word.isalpha()}
-        assert words <= whole, argv
-        for line in shown[argv].split("\n"):
-            longest = max(map(len, line.split()), default=0)
-            assert len(line) <= columns or longest > columns - 14 or line.startswith("resume")
-    home.world.call("update", ref=key, title=None)
+    commands = ("list --all", "search forecast", f"family {key}", f"show {key}")
+    with titled(home, home.cache, title):
+        until(lambda: not home.world.call("status")["textPending"], "all words")
+        for argv in (*commands, "index --all --dry-run"):
+            shown[argv] = on_terminal(home, "--color", "never", *argv.split(), columns=columns)
+            whole = {*re.findall(r"\w+", home.ix(*argv.split()).stdout), *NAMES, "current"}
+            words = {word for word in shown[argv].replace("…", "").split() if word.isalpha()}
+            assert words <= whole, argv
+            for line in shown[argv].split("\n"):
+                longest = max(map(len, line.split()), default=0)
+                assert len(line) <= columns or longest > columns - 14 or line.startswith("resume")
     assert title in " ".join(shown[f"show {key}"].split())
 
 
@@ -145,13 +148,10 @@ def test_a_terminal_shows_no_markdown_and_whole_emoji(home: Home) -> None:
     shown = on_terminal(home, "show", "forecast")
     assert "#" not in shown
     assert f"{ESC}[1mGoal{ESC}[0m\n- All of it." in shown
-    home.world.call("update", ref=home.cache.id, title=f"Trip {FAMILY} {'x' * 389} {FAMILY}")
-    try:
+    with titled(home, home.cache, f"Trip {FAMILY} {'x' * 389} {FAMILY}"):
         for argv in (["show", home.cache.id], ["list", "--all"]):
             found = on_terminal(home, *argv, columns=60)
             assert (found.count(FAMILY), found.count("\N{MAN}"), "u200d" in found) == (1, 1, False)
-    finally:
-        home.world.call("update", ref=home.cache.id, title=None)
 
 
 def test_no_answer_shows_markdown_on_a_terminal(home: Home, tmp_path: Path) -> None:
@@ -202,15 +202,13 @@ def test_a_stream_may_be_gone_closed_or_full(home: Home, argv: str, end: str, co
 def test_an_encoding_without_some_characters_is_no_error(home: Home, encoding: str) -> None:
     env = {"PYTHONIOENCODING": encoding}
     name = "Ümlaut → 東京 🚀"
-    assert home.json("rename", home.pet.id, name, env=env)["name"] == name
-    try:
+    with titled(home, home.pet, "Any"):
+        assert home.json("rename", home.pet.id, name, env=env)["name"] == name
         for argv in (["resolve", name], ["show", name], ["list", "--all"]):
             done = home.ix(*argv, env=env)
             assert (done.returncode, done.stderr) == (0, "")
             assert r"\u2192 \u6771\u4eac \U0001f680" in done.stdout
         assert home.json("resolve", name, env=env)["name"] == name
-    finally:
-        home.world.call("update", ref=home.pet.id, title=None)
 
 
 SHOWN = [
@@ -251,9 +249,8 @@ def test_whole_escape_sequences_are_removed_from_names(home: Home) -> None:
     assert REMAINS not in shown.splitlines()[0]
     # A path is shown as it is.
     assert rf"{home.other}/\x1b]0;pwn\x07\x1b[31mRed\x9b2J \u202eteam" in shown
-    titled = home.json("rename", home.pet.id, f"Title {HOSTILE}")["name"]
-    home.world.call("update", ref=home.pet.id, title=None)
-    assert titled == "Title Red team"
+    with titled(home, home.pet, f"Title {HOSTILE}"):
+        assert home.world.row(home.pet.id)["name"] == "Title Red team"
 
 
 def test_an_errors_candidates_are_clean(home: Home, tmp_path: Path) -> None:
