@@ -132,12 +132,11 @@ def test_another_agent_continues_a_session(
     if named != "pi":
         (tmp_path / "bin/pi").rename(program)
     home.ix("continue", "retry loop", "--in", named, env=agent)
-    place, *words = Path(agent["TOLD"]).read_text().splitlines()
+    place, *words = told(agent)
     assert place == str(home.api)
     if named != "pi":
-        first = 1 if named == "opencode" else 0
-        assert words[:first] == ["--prompt"] * first
-        assert words[first] == "# Hand-off: Tune the retry loop"
+        flags = ["--prompt"] if named == "opencode" else []
+        assert words[: len(flags) + 1] == [*flags, "# Hand-off: Tune the retry loop"]
         return
     file = Path(words[1])
     assert words[0] == "--session"

@@ -20,17 +20,14 @@ def kept(*messages: ContextMessage) -> list[tuple[str, str]]:
 
 def test_a_compactions_history_stays_without_its_summary() -> None:
     """formats.md 3.10: whether the history was stored or is put together by codex."""
-    history = (
-        Retained("user", "one", human=True),
-        Retained("developer", "rules"),
-        Retained("user", "SUMMARY"),
-    )
+    rules, summary = Retained("developer", "rules"), Retained("user", "SUMMARY")
+    history = (Retained("user", "one", human=True), rules, summary)
     stored = entry(Kind.COMPACTION, "k", compaction=Compaction(retained=history, whole=True))
     brought = [ContextMessage(message.role, stored, (message.text,)) for message in history]
     assert kept(*brought, said("user", "two", name="u2")) == [("one", "k"), ("two", "u2")]
     bare = entry(Kind.COMPACTION, "k", compaction=Compaction())
-    before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
-    assert kept(before, summary) == [("one", "u1")]
+    before, after = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
+    assert kept(before, after) == [("one", "u1")]
 
 
 def approx_tokens(text: str) -> int:
@@ -51,21 +48,19 @@ def test_kept_messages_fit_the_budget(texts: list[str]) -> None:
         assert found == texts
 
 
-_KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "toolResult": Kind.TOOL}
+_KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 
 
 def entry(kind: Kind, name: str = "e", **more: Any) -> Entry:
     return Entry(id=name, kind=kind, type="message", role=None, timestamp="", **more)
 
 
-def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None) -> ContextMessage:
-    kind = _KINDS.get(role, Kind.OTHER) if kind is None else kind
-    return ContextMessage(role, entry(kind, name), (text,) if text else ())
+def said(role: str, text: str = "", *, name: str = "e") -> ContextMessage:
+    return ContextMessage(role, entry(_KINDS[role], name), (text,) if text else ())
 
 
-def calls(*ids: str, tool: str = "bash") -> ContextMessage:
-    tool_calls = tuple(ToolCall(tool, id=session_id) for session_id in ids)
-    return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=tool_calls)
+def calls(call: str) -> ContextMessage:
+    return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=(ToolCall("bash", id=call),))
 
 
 def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> ContextMessage:

@@ -56,7 +56,6 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     how: str = "whole"
     size: int = 0
-    rest: bytes = b""  # sent after the announced body
 
 
 Item = str | Answer | Callable[[Request], "Answer | str"]
@@ -218,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _whole(self, answer: Answer) -> None:
         self._head(answer, len(answer.body))
-        self.wfile.write(answer.body + answer.rest)
+        self.wfile.write(answer.body)
 
     def _short(self, answer: Answer) -> None:
         self._head(answer, len(answer.body) + 100)
