@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from indexerd.agents import ADAPTERS
 from indexerd.agents.replies import codex_answers, opencode_answers, questions_in
 from indexerd.entries import Kind, ToolCall
 from indexerd.web.story import asked
 from tests.agents import claude_files as claude
 from tests.agents import codex_files as codex
-from tests.agents.feeding import fed
+from tests.agents.feeding import entry_at, fed
 
 WAL = {"label": "SQLite", "description": "WAL"}
 FIRST = {"question": 'Which "db"?', "header": "Store", "id": "db", "options": [WAL]}
@@ -49,8 +48,7 @@ def test_a_result_is_the_users_if_they_say_something(agent: str, line: bytes, re
     data = (codex.meta() if agent == "codex" else claude.user("u1", None, "Hi")) + line
     state = fed(agent, data)
     row = len(state) - 1
-    start, end = state.offsets[row], state.offsets[row] + state.lengths[row]
-    entry = ADAPTERS[agent].read(data[start:end], state.ids[row])
+    entry = entry_at(agent, state, data, row)
     assert (state.kind(row), entry.kind, entry.said) == (Kind.TOOL, Kind.TOOL, reply)
     assert state.speaker(row) == ("user" if reply else "")
     assert state.user_messages() == (agent == "claude")

@@ -12,7 +12,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.sessions.context import context_messages, context_of
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.info import info_of
-from indexerd.sessions.state import SessionState
+from tests.agents.feeding import entry_at, fed
 from tests.fuzz.test_fuzz import corpus
 
 REAL = Path(__file__).parents[1] / "fixtures/real"
@@ -55,17 +55,11 @@ def test_a_field_of_a_wrong_type_is_ignored(agent: str) -> None:
         for line in changed(record):
             lines = [line] if record is first else [first, line]
             data = b"".join([json.dumps(line).encode() + b"\n" for line in lines])
-            state = SessionState(FILE)
-            ADAPTERS[agent].scan(state, data, 0)
+            state = fed(agent, data, FILE)
             info = info_of(state, agent=agent, path=FILE, mtime_ms=1, since=None)
             if info is not None:
                 msgspec.msgpack.decode(msgspec.msgpack.encode(info), type=type(info))
-            entries = [
-                ADAPTERS[agent].read(data[at : at + length], entry_id)
-                for at, length, entry_id in zip(
-                    state.offsets, state.lengths, state.ids, strict=True
-                )
-            ]
+            entries = [entry_at(agent, state, data, row) for row in range(len(state))]
             stats = ActivityStats()
             for entry in entries:
                 stats.add(entry, "/w")

@@ -15,6 +15,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
 from indexerd.agents.json_lines import scan_oversize
 from indexerd.sessions.state import NOWHERE, SessionState
+from tests.agents.feeding import entry_at
 
 FILE = (
     "/home/u/.agent/sessions/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"
@@ -58,9 +59,8 @@ def sound(agent: str, state: SessionState, whole: bytes) -> None:
         assert len(text) <= WORDS_MAX
         assert text.isprintable()
     for row in range(len(state)):
-        start = state.offsets[row]
         try:
-            entry = ADAPTERS[agent].read(whole[start : start + state.lengths[row]], state.ids[row])
+            entry = entry_at(agent, state, whole, row)
         except ValueError:  # allowed for a line that is no JSON object
             continue
         encodable(entry)
