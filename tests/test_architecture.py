@@ -111,19 +111,12 @@ def loaded(statement: str) -> set[str]:
 
 
 HEAVY = {"google", "httpx2", "msgspec", "pydantic", "rapidfuzz", "watchdog", "wcwidth"}
-LIGHT = {
-    "indexerd.cli.main": {"click"},
-    "indexerd.cli.sessions": {"click"},
-    "indexerd.cli.serve": {"click"},
-    "indexerd.cli.hook": set(),
-    "indexerd.client": set(),
-}
 
 
-@pytest.mark.parametrize("module", LIGHT)
+@pytest.mark.parametrize("module", ["main", "sessions", "serve"])
 def test_the_command_line_starts_light(module: str) -> None:
-    """Nothing heavy is imported before a command runs."""
-    assert loaded(f"import {module}") & (HEAVY | {"click"}) == LIGHT[module]
+    """Nothing heavy is imported before a command runs; tests/cli/test_hook.py has the hooks."""
+    assert loaded(f"import indexerd.cli.{module}") & HEAVY == set()
 
 
 def test_nothing_runs_at_import() -> None:
