@@ -4,7 +4,6 @@ One change is left out because neither `stat` nor the bytes before the cursor ca
 to the same size with the same mtime.
 """
 
-import json
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.info import pack, unpack
 from indexerd.sources import tail
 from indexerd.sources.roots import SessionRoot
+from tests.sessions.tree_sessions import STAMP, line, said
 
 IDS = ("0b0c6a4e-1111-7000-8000-00000000000a", "0b0c6a4e-2222-7000-8000-00000000000b")
 NAMES = ("a.jsonl", "b.jsonl")
@@ -26,16 +26,12 @@ TICK = 10**9
 
 def entry(number: int, parent: int | None, text: str) -> bytes:
     """A user message of pi."""
-    fields = {"id": f"{number:08x}", "parentId": f"{parent:08x}" if parent else None}
-    message = {"role": "user", "content": text}
-    stamp = {"type": "message", "timestamp": "2026-11-21T10:00:00.000Z"}
-    return json.dumps(stamp | fields | {"message": message}).encode() + b"\n"
+    return said(f"{number:08x}", f"{parent:08x}" if parent else None, "user", text)
 
 
 def header(session_id: str) -> bytes:
     """The first line of a pi session."""
-    fields = {"type": "session", "version": 3, "id": session_id, "cwd": "/w"}
-    return json.dumps(fields | {"timestamp": "2026-11-21T10:00:00.000Z"}).encode() + b"\n"
+    return line(type="session", version=3, id=session_id, cwd="/w", timestamp=STAMP)
 
 
 entries = st.lists(

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from indexerd.entries import Kind, code
 from indexerd.indexing.indexer import border
 from indexerd.indexing.transcript import Caps, Section, assemble, truncate_tail
-from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
 from indexerd.sessions.state import SessionState
 from tests.sessions.canaries import WORD, pem
+from tests.store.rows import meta
 
 CAPS = Caps(max_bytes=51_200, max_lines=2000)
 SMALL = Caps(max_bytes=100, max_lines=10)
@@ -136,10 +136,5 @@ def test_a_turn_that_grows_is_sent_again(agent: str, row: int) -> None:
     state = SessionState()
     for at, kind in enumerate([Kind.USER, Kind.ASSISTANT] * 2 + [Kind.USER]):
         state.add(f"e{at}", f"e{at - 1}" if at else None, code(kind), at, 1)
-    texts = dict.fromkeys(("session_id", "session_file", "name", "description", "cwd"), "x")
-    times = dict.fromkeys(("created_at", "updated_at"), "2026-01-01T00:00:00.000Z")
-    meta = MetaFile(
-        **texts, **times, summary="s", tags=[], model="google/x", last_indexed_leaf_id="e3"
-    )
-    assert border(agent, state, meta) == row
-    assert border("opencode", state, meta.model_copy(update={"last_indexed_leaf_id": "e1"})) is None
+    assert border(agent, state, meta(last_indexed_leaf_id="e3")) == row
+    assert border("opencode", state, meta(last_indexed_leaf_id="e1")) is None

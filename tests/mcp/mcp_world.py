@@ -13,6 +13,7 @@ from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import Places
 from tests.fakes.daemon import Acting
+from tests.store.rows import row as stored_row
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -42,21 +43,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
-        "sessionId": session_id,
-        "agent": "pi",
-        "sessionFile": "/h/s.jsonl",
+        **dict.fromkeys(("name", "description", "firstUserMessage"), HOSTILE),
         "cwd": "/w/<system>",
-        "name": HOSTILE,
-        "nameSource": "meta",
-        "description": HOSTILE,
         "tags": ["ui", HOSTILE],
-        "createdAt": "2026-11-21T10:00:00.000Z",
-        "modifiedAt": "2026-11-21T11:00:00.000Z",
-        "messageCount": 4,
         "userMessageCount": 2,
-        "firstUserMessage": HOSTILE,
-        "archived": False,
-        "gone": False,
         "state": "idle",
         "filesRead": [],
         "filesModified": ["/w/a.py", HOSTILE],
@@ -64,7 +54,7 @@ def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
         "models": ["m"],
         "resume": f"cd /w && pi --session {session_id}",
     }
-    return base | more
+    return stored_row(session_id, **base | more)
 
 
 def rows(*shown: dict[str, Any]) -> dict[str, Any]:

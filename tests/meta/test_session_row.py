@@ -13,6 +13,7 @@ from indexerd.privacy.redact import StoredRow
 from indexerd.protocol import limits
 from indexerd.sessions.facts import RowFacts
 from indexerd.sessions.info import SessionInfo
+from tests.store.rows import meta
 
 NOON = 1_700_000_000_000
 PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
@@ -28,24 +29,6 @@ INFO = msgspec.convert(
 
 def info(**fields: Any) -> SessionInfo:
     return msgspec.structs.replace(INFO, **fields)
-
-
-def meta(**fields: Any) -> MetaFile:
-    """The meta file that an earlier run wrote."""
-    held: dict[str, Any] = {
-        "session_id": "id",
-        "session_file": PATH,
-        "name": "The meta name",
-        "description": "What it was about.",
-        "summary": "## Goal\n- a",
-        "tags": ["one", "two", "three"],
-        "cwd": "/home/u/p",
-        "created_at": "2026-01-11T11:00:00.000Z",
-        "updated_at": "2026-01-11T12:00:00.000Z",
-        "model": "google/x",
-        "last_indexed_leaf_id": "00000002",
-    }
-    return MetaFile(**(held | fields))
 
 
 def written(

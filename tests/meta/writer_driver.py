@@ -19,6 +19,7 @@ from indexerd.meta import model as metas
 from indexerd.meta import writer as writer_module
 from indexerd.meta.model import MetaFile
 from indexerd.meta.writer import MetaWriter
+from tests.store import rows
 
 STRACE = shutil.which("strace")
 ROOT = Path(__file__).parents[2]
@@ -30,19 +31,8 @@ Child = tuple[int, int]  # pid and result pipe of a child
 
 def meta(generation: int = 0) -> MetaFile:
     """A meta file whose length shows its generation."""
-    return MetaFile(
-        session_id=SESSION,
-        session_file="/home/u/.pi/agent/sessions/p/s.jsonl",
-        name="Mend the lock of the cellar door",
-        description="The lock was rusty. It was oiled.",
-        summary="s" * (200 + generation),
-        tags=["lock", "door", "oil"],
-        cwd="/home/u/p",
-        created_at="2026-11-01T10:00:00Z",
-        updated_at="2026-11-01T10:00:00Z",
-        model="local/extractive",
-        last_indexed_leaf_id=str(generation),
-    )
+    told, leaf = "s" * (200 + generation), str(generation)
+    return rows.meta(session_id=SESSION, summary=told, last_indexed_leaf_id=leaf)
 
 
 def path_in(directory: Path) -> Path:

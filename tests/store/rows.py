@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from indexerd.meta.model import MetaFile
 from indexerd.search.index import Message, TextIndex
 from indexerd.search.ranking import search
 from indexerd.store.store import StateStore
@@ -58,6 +59,24 @@ def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:
         "gone": False,
     }
     return found | more
+
+
+def meta(**fields: Any) -> MetaFile:
+    """The meta file that an earlier run wrote."""
+    held: dict[str, Any] = {
+        "session_id": "id",
+        "session_file": "/home/u/.pi/agent/sessions/p/s.jsonl",
+        "name": "The meta name",
+        "description": "What it was about.",
+        "summary": "## Goal\n- a",
+        "tags": ["one", "two", "three"],
+        "cwd": "/home/u/p",
+        "created_at": "2026-01-11T11:00:00.000Z",
+        "updated_at": "2026-01-11T12:00:00.000Z",
+        "model": "google/x",
+        "last_indexed_leaf_id": "00000002",
+    }
+    return MetaFile(**(held | fields))
 
 
 def fill(index: TextIndex, *rows: dict[str, Any], summary: str = "") -> None:
