@@ -14,6 +14,8 @@ from indexerd.sessions.clipped import arguments
 from indexerd.sessions.edits import FileEdit, edits_of
 from indexerd.sessions.facts import absolute
 from indexerd.sessions.pictures import pictures_in
+from tests.agents import claude_files as claude
+from tests.agents import codex_files as codex
 
 PATCH = """*** Begin Patch
 *** Update File: a.py
@@ -111,10 +113,8 @@ def test_a_huge_edit_is_cut() -> None:
 
 def test_calls_keep_what_an_edit_needs() -> None:
     """From a line of Codex, whose arguments are JSON in a string."""
-    call = {"type": "function_call", "name": "shell", "call_id": "1"}
-    call["arguments"] = json.dumps({"command": ["apply_patch", PATCH]})
-    line = json.dumps({"timestamp": "", "type": "response_item", "payload": call})
-    (found,) = ADAPTERS["codex"].read(line.encode(), "").tools
+    line = codex.call("1", "shell", command=["apply_patch", PATCH])
+    (found,) = ADAPTERS["codex"].read(line, "").tools
     (first, *_) = edits_of(found.name, arguments(found))
     assert isinstance(first, FileEdit)
     assert first.path == "a.py"
@@ -152,17 +152,19 @@ def test_other_data_is_no_picture(data: str) -> None:
 
 def test_a_file_that_is_written_again_is_compared_with_what_it_had() -> None:
     """With the diff that Claude Code stores."""
-    result = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+
+    def patch(**stored: Any) -> tuple[str, ...]:
+        block = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+        line = claude.user("u", None, [block], toolUseResult=stored)
+        (found,) = ADAPTERS["claude"].read(line, "").results
+        return found.patch
+
     parts = [{"oldStart": 1, "lines": [" a", "-b", "+c"]}, {"oldStart": 9, "lines": ["+d"]}]
-    line = {"type": "user", "uuid": "u", "message": {"role": "user", "content": [result]}}
-    line |= {"toolUseResult": {"structuredPatch": parts}}
-    (stored,) = ADAPTERS["claude"].read(json.dumps(line).encode(), "").results
     (write,) = edits_of("Write", {"file_path": "f", "content": "a\nc\n"})
-    shown = edits.with_patch(write, stored.patch)
+    shown = edits.with_patch(write, patch(structuredPatch=parts))
     assert (shown.diff, shown.added, shown.removed) == (" a\n-b\n+c\n@@\n+d", 2, 1)
-    line |= {"toolUseResult": {"type": "create", "content": "a\nc\n", "structuredPatch": []}}
-    (again,) = ADAPTERS["claude"].read(json.dumps(line).encode(), "").results
-    assert again.patch == ("+a", "+c")  # though it had these lines before it was deleted
+    again = patch(type="create", content="a\nc\n", structuredPatch=[])
+    assert again == ("+a", "+c")  # though it had these lines before it was deleted
 
 
 @pytest.mark.parametrize(("patch", "diff"), [

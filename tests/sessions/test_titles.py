@@ -1,57 +1,48 @@
 """Titles of plans, documents, commits, pull requests and issues, from calls of the four agents."""
 
-import json
-from typing import Any
-
 import pytest
 
 from indexerd.agents import ADAPTERS
 from indexerd.sessions.facts import TITLES_KEPT, ActivityStats
 from indexerd.sessions.titles import titles_in
+from tests.agents import claude_files as claude
+from tests.agents import codex_files as codex
+from tests.sessions import tree_sessions as pi
 
 BODY = "$(cat <<'EOF'\n{}\n\nIt's why; say \"so\".\ngit commit -m 'quoted'\nEOF\n)"
 
 
-def line(agent: str, command: str) -> dict[str, Any]:
+def line(agent: str, command: str) -> bytes:
     """A call of the agent's shell."""
     if agent == "codex":
-        words = json.dumps({"command": ["bash", "-lc", command]})
-        call = {"type": "function_call", "name": "shell", "arguments": words, "call_id": "c"}
-        return {"type": "response_item", "payload": call}
+        return codex.call("c", "shell", command=["bash", "-lc", command])
     return called(agent, "bash", command=command)
 
 
-def writing(agent: str, path: str, text: str) -> dict[str, Any]:
+def writing(agent: str, path: str, text: str) -> bytes:
     """A call of the agent's tool that writes a file whole."""
     if agent == "codex":
         patch = "\n".join(f"+{one}" for one in text.split("\n"))
         patch = f"*** Begin Patch\n*** Add File: {path}\n{patch}\n*** End Patch"
-        call = {"type": "custom_tool_call", "name": "apply_patch", "input": patch, "call_id": "c"}
-        return {"type": "response_item", "payload": call}
+        return codex.item("custom_tool_call", name="apply_patch", input=patch, call_id="c")
     name = {"pi": "path", "opencode": "filePath"}.get(agent, "file_path")
     return called(agent, "write", **{name: path, "content": text})
 
 
-def called(agent: str, tool: str, **arguments: str) -> dict[str, Any]:
+def called(agent: str, tool: str, **arguments: str) -> bytes:
     if agent == "opencode":
         state = {"status": "completed", "input": arguments, "output": ""}
         part = {"type": "tool", "tool": tool, "callID": "c", "state": state}
-        return {"id": "m", "role": "assistant", "parts": [part]}
+        return pi.line(id="m", role="assistant", parts=[part])
     if agent == "pi":
-        block = {"type": "toolCall", "id": "c", "name": tool, "arguments": arguments}
-        return {"type": "message", "id": "m", "message": {"role": "assistant", "content": [block]}}
-    use = {"type": "tool_use", "id": "c", "name": tool.title(), "input": arguments}
-    return claude("assistant", use)
+        return pi.said("m", None, "assistant", content=[pi.call("c", tool, **arguments)])
+    return claude.call("m", None, "c", name=tool.title(), **arguments)
 
 
-def claude(role: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": role, "uuid": "m", "message": {"role": role, "content": content}, **more}
-
-
-def gathered(*lines: dict[str, Any], agent: str = "claude") -> list[tuple[str, str]]:
+def gathered(*lines: bytes, agent: str = "claude") -> list[tuple[str, str]]:
     stats = ActivityStats()
     for one in lines:
-        stats.add(ADAPTERS[agent].read(json.dumps(one).encode(), "m"), "/w")
+        stats.add(ADAPTERS[agent].read(one, "m"), "/w")
     return [(kind, title) for kind, title, _call in stats.titles]
 
 
@@ -105,12 +96,10 @@ def test_a_command_line_is_read_as_a_shell_does(command: str, titles: list[str])
 
 def test_a_plan_and_a_call_that_failed() -> None:
     """What failed or was refused is no title; the first and the newest titles are kept."""
-    plan = {"type": "tool_use", "id": "p", "name": "ExitPlanMode", "input": {"plan": "# Sort it\n"}}
-    refused = {"type": "tool_result", "tool_use_id": "p", "is_error": True}
-    asked, bad = claude("assistant", plan), claude("user", refused)
-    made = line("claude", "git commit -m Done")
-    words = {"type": "text", "text": "Implement the following plan:\n\n# Carry it out\n"}
-    carried = claude("user", words, planContent="# Carry it out\n")
+    asked = claude.call("m", None, "p", name="ExitPlanMode", plan="# Sort it\n")
+    bad, made = claude.result("m", None, "p", error=True), line("claude", "git commit -m Done")
+    words = "Implement the following plan:\n\n# Carry it out\n"
+    carried = claude.user("m", None, words, planContent="# Carry it out\n")
     assert gathered(asked, made) == [("plan", "Sort it"), ("commit", "Done")]
     assert gathered(carried, asked, bad, made) == [("plan", "Carry it out"), ("commit", "Done")]
     assert gathered(made, line("claude", "git revert --no-edit HEAD")) == []
