@@ -10,14 +10,17 @@ import zstandard
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, until
 
-OFTEN = {"INDEXERD_WATCH__RESCAN_SECONDS": "0.2"}  # what is gone is noticed by a scan
+OFTEN = {  # what is gone is noticed by a scan
+    "INDEXERD_ARCHIVE__QUIET_SECONDS": "0.1",
+    "INDEXERD_WATCH__RESCAN_SECONDS": "0.2",
+}
 
 
 class Archived:
     def __init__(self, world: World, *, on: bool = True) -> None:
         self.world = world
         self.directory = world.root / "data/indexerd/archive"
-        world.env |= {"INDEXERD_ARCHIVE__QUIET_SECONDS": "0.1"} | OFTEN
+        world.env |= OFTEN
         world.configure(f"[archive]\nenabled = {str(on).lower()}\n")
 
     def copies(self, kind: str = "*", name: str = "") -> list[Path]:

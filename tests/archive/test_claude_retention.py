@@ -16,6 +16,7 @@ from indexerd.settings import Settings
 from indexerd.sources.roots import session_roots
 from indexerd.store.store import StateStore
 from indexerd.web.server import find_running
+from tests.archive.keeping import OFTEN
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, until
 
@@ -131,6 +132,7 @@ def test_status_and_the_home_page_warn(world: World) -> None:
     """They say how many, and how to keep them; `doctor` sees at once that they are kept."""
     furnish(world)
     world.listen()
+    world.env |= OFTEN
     said = "Claude Code will delete 2 sessions within 7 days"
     with world.daemon():
         soon = until(lambda: world.call("status")["deletedSoon"], "the count")
