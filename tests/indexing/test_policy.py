@@ -16,8 +16,8 @@ from indexerd.indexing.policy import (
     after_failure,
     decide,
 )
-from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Settings
+from tests.store.rows import info
 
 T0 = 1_000_000.0
 SETTINGS = Settings()
@@ -35,15 +35,8 @@ def session(
     refused_at: int | None = None,
 ) -> SessionRuntime:
     """A session whose turn ended at T0, with new prompts that began to wait a minute before."""
-    info = SessionInfo(
-        *("pi", "/s.jsonl", "s", "/w", "", None, 3, 0, 0, "a", turn, None, "", 0, users),
-        answered=answered,
-        compacted=False,
-        rows=0,
-        bad_lines=0,
-        new_users=users,
-    )
-    made = SessionRuntime(info, T0, since, RetryState(0, retry_at, refused_at))
+    known = info(turn=turn, users=users, new_users=users, answered=answered)
+    made = SessionRuntime(known, T0, since, RetryState(0, retry_at, refused_at))
     made.forced = Forced(0.0, asyncio.Future(loop=_LOOP)) if forced else None
     return made
 

@@ -3,32 +3,15 @@
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
-from indexerd.entries import Turn
 from indexerd.meta.model import Marks, MetaFile
 from indexerd.meta.session_row import gone_row, row_of
 from indexerd.privacy.redact import StoredRow
 from indexerd.protocol import limits
 from indexerd.sessions.facts import RowFacts
 from indexerd.sessions.info import SessionInfo
-from tests.store.rows import meta
-
-NOON = 1_700_000_000_000
-PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
-# The fields of `SessionInfo` for a session with two prompts.
-INFO = msgspec.convert(
-    (
-        *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
-        *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, None, 1),
-    ),
-    SessionInfo,
-)
-
-
-def info(**fields: Any) -> SessionInfo:
-    return msgspec.structs.replace(INFO, **fields)
+from tests.store.rows import info, meta
 
 
 def written(

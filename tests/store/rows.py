@@ -6,9 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from indexerd.entries import Turn
 from indexerd.meta.model import MetaFile
 from indexerd.search.index import Message, TextIndex
 from indexerd.search.ranking import search
+from indexerd.sessions.info import SessionInfo
 from indexerd.store.store import StateStore
 from indexerd.times import iso_of_ms
 
@@ -59,6 +63,18 @@ def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:
         "gone": False,
     }
     return found | more
+
+
+NOON = 1_700_000_000_000
+PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
+INFO = (  # of a session with two prompts
+    *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
+    *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, None, 1),
+)
+
+
+def info(**fields: Any) -> SessionInfo:
+    return msgspec.structs.replace(msgspec.convert(INFO, SessionInfo), **fields)
 
 
 def meta(**fields: Any) -> MetaFile:
