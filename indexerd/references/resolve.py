@@ -34,7 +34,7 @@ CANDIDATES_MAX = 10
 _COMPARED = 20  # names that are compared in full
 _ALIKE = 80  # percent of a name's letters
 _CONTENT_MIN = 4  # letters of a word that distinguishes names
-_LEAD = 1.25  # the best session's score relative to all others; with 1.05 some resolve wrong
+_LEAD = 1.2  # the best session's score relative to all others; with 1.05 some resolve wrong
 _BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # distances
 
 # Ids as the agents make them. Ids that a user of pi chose look like names; a commit is not an id.
