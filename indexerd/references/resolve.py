@@ -301,9 +301,9 @@ class Names:
             words = _IN_NUMBER.sub(".", key).split()
             there = [word for word in map(stem, words) if word in wanted]
             if {*there} == {*wanted}:
-                told = set(filter(_NEGATIONS.fullmatch, words))
-                others = {*map(stem, words)} - {*wanted} - stop_words() - told
-                return negated <= told if others else (negated == told and there == wanted)
+                others = {*map(stem, words)} - {*wanted} - stop_words()
+                same = negated == set(filter(_NEGATIONS.fullmatch, words))
+                return same and (there == wanted or bool(others))
         plain = all(word.isalpha() and len(word) > 1 for word in typed)
         return not found.titled or (plain and len(wanted) == found.total)
 

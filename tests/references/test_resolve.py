@@ -176,7 +176,6 @@ def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
         ("kubernetes 1.33", "Kubernetes upgrade to 1.33", "search"),
         ("login tests", "Login test of the app", "search"),
         ("plan the sprints", "Plan the sprint of may", "search"),
-        ("audio failures", "The audio failures I do not expect in the app", "search"),
         ("東京旅行", "家族の東京旅行の計画", "search"),
     ],
 )
