@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from _json import encode_basestring_ascii, make_encoder, make_scanner
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
@@ -84,11 +85,10 @@ def call_once(
 
 
 class Client:
-    """A connection, for one thread.
+    """A connection, for one thread. A call waits at most `timeout` seconds in total.
 
-    DaemonDownError: no daemon answers, or it hung up. DeadlineError: nothing came for `timeout`
-    seconds; the connection is closed. AccessError or UsageError: the system denies access or
-    refuses the path.
+    DaemonDownError: no daemon answers, or it hung up. DeadlineError: no answer in time; the
+    connection is closed. AccessError or UsageError: the system denies access or refuses the path.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT) -> None:
@@ -118,13 +118,14 @@ class Client:
         self._id += 1
         request = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": dict(params or {})}
         line = dumps(request).encode() + b"\n"
+        deadline = time.monotonic() + self._timeout
         try:
-            self._socket.settimeout(self._timeout)
+            self._wait_until(deadline)
             self._socket.sendall(line)
-            reply = self._receive()
+            reply = self._receive(deadline)
             while reply.get("id") != self._id and ("error" not in reply or reply.get("id")):
                 self._keep(reply)
-                reply = self._receive()
+                reply = self._receive(deadline)
         except OSError as bad:
             raise self._failed(bad) from None
         if "error" in reply:
@@ -146,8 +147,7 @@ class Client:
             while self._events:
                 yield self._events.pop(0)
             try:
-                self._socket.settimeout(timeout)
-                self._keep(self._receive())
+                self._keep(self._receive(None if timeout is None else time.monotonic() + timeout))
             except OSError as bad:
                 raise self._failed(bad) from None
 
@@ -155,10 +155,11 @@ class Client:
         if message.get("method") == "event":
             self._events.append(message.get("params") or {})
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self, deadline: float | None) -> dict[str, Any]:
         seen = 0
         while (end := self._received.find(b"\n", seen)) < 0:
             seen = len(self._received)
+            self._wait_until(deadline)
             chunk = self._socket.recv(65536)
             if not chunk:
                 raise ConnectionResetError(errno.ECONNRESET, "the connection was closed")
@@ -168,6 +169,12 @@ class Client:
         if not isinstance(value, dict):
             raise ConnectionAbortedError(errno.EPROTO, "the reply is not from indexerd")
         return value
+
+    def _wait_until(self, deadline: float | None) -> None:
+        seconds = None if deadline is None else deadline - time.monotonic()
+        if seconds is not None and seconds <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+        self._socket.settimeout(seconds)
 
     def _failed(self, bad: OSError) -> IndexerdError:
         from indexerd import errors  # noqa: PLC0415 - start-up time

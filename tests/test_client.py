@@ -83,13 +83,19 @@ def test_a_closed_connection_means_the_daemon_is_down(directory: Path, said: byt
 
 
 def test_time_runs_out(directory: Path) -> None:
-    """A silent daemon causes a DeadlineError, which ends the connection."""
-    silent = scripted(directory / "s", lambda peer: peer.recv(1000) and peer.recv(1))
-    with silent as path, Client(path, 0.1) as daemon:
-        with pytest.raises(errors.DeadlineError):
-            daemon.call("hello")
-        with pytest.raises(errors.DaemonDownError):
-            daemon.call("hello")
+    """A silent or slow daemon causes a DeadlineError, which ends the connection."""
+
+    def drip(peer: socket.socket) -> None:
+        while True:
+            peer.sendall(b" ")
+            threading.Event().wait(0.01)
+
+    for name, play in (("silent", lambda peer: peer.recv(1000) and peer.recv(1)), ("drip", drip)):
+        with scripted(directory / name, play) as path, Client(path, 0.1) as daemon:
+            with pytest.raises(errors.DeadlineError):
+                daemon.call("hello")
+            with pytest.raises(errors.DaemonDownError):
+                daemon.call("hello")
 
 
 def test_a_path_that_the_system_refuses_names_the_variable(directory: Path) -> None:
