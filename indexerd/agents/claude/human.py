@@ -28,6 +28,7 @@ from indexerd.agents.json_lines import (
     as_blocks,
     as_dict,
     own_words,
+    parse_object,
     safe_line,
     string,
 )
@@ -79,6 +80,7 @@ _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
 _FORK, _FORK_ENDS = "<fork-boilerplate>", "</fork-boilerplate>\n\nYour directive:"
+_SUMMARY = re.compile(r'\bsummary="([^"]{1,200})"')
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 _REMINDERS_MAX = 100  # removed from a prompt's end
@@ -151,7 +153,25 @@ def task_of(content: list[Fields]) -> str:
     """Return what a fork, or a member of a team, is told in a sub-agent's file; "" for the rest."""
     text = "\n".join(words(content))
     told = text.partition(">")[2].strip() if text.startswith(_TEAM) else ""
-    return directive(content) or told.removesuffix("</teammate-message>").rstrip()
+    told = told.removesuffix("</teammate-message>").rstrip()
+    return directive(content) or string(_sent_by_program(told).get("description")) or told
+
+
+def summary_of(content: list[Fields]) -> str:
+    """Return how a message to a member of a team sums itself up, or ""."""
+    text = "\n".join(words(content))
+    head, _, told = text.partition(">")
+    summary = _SUMMARY.search(head[:1000]) if head.startswith(_TEAM) else None
+    sent = _sent_by_program(told.strip().removesuffix("</teammate-message>")) if told else {}
+    return summary[1] if summary else string(sent.get("subject") or sent.get("type"))
+
+
+def _sent_by_program(told: str) -> Fields:
+    """Parse a message of the client to a member of a team, such as an assignment of a task."""
+    try:
+        return parse_object(told.encode()) if told.startswith('{"type":') else {}
+    except ValueError:
+        return {}
 
 
 def reply_in(line: Fields, result: Fields, results: int) -> str:

@@ -64,6 +64,7 @@ from indexerd.agents.claude.human import (
     preview,
     said,
     shown,
+    summary_of,
     words,
 )
 from indexerd.agents.json_lines import (
@@ -335,7 +336,12 @@ def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
 
 
 def _commanded(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> None:
-    """Read /rename's argument, which old versions store nowhere else, and the first command."""
+    """Read /rename's argument, which old versions store nowhere else, and the first command.
+
+    A message to a member of a team names its session.
+    """
+    if what.code == PROMPTED and what.text and not tree.name:
+        tree.name = safe_line(summary_of(content_of(line))) or None
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
         content = content_of(line) or as_blocks(line.get("content"))
         text = "\n".join(words(content))[:_TITLE_MAX]

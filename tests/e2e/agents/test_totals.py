@@ -230,18 +230,24 @@ def test_a_sub_agent_that_is_a_fork(world: World, home: Path) -> None:
     assert told == ["", "Check the top.", "It is sound."]
 
 
-def test_a_member_of_a_team_has_its_task(world: World, home: Path) -> None:
-    """It is the first message to it."""
+def test_a_member_of_a_team_has_its_task_and_name(world: World, home: Path) -> None:
+    """The first message to it is its task, and says in few words what that is."""
     parent = ClaudeSession(home)
     parent.turn("Test all of it.")
-    member = parent.helper("agent-a0b1c2d3")
-    head = '<teammate-message teammate_id="team-lead" summary="Test the hooks">'
-    member.prompt(f"{head}\nRun every hook.\n</teammate-message>")
-    member.say("All pass.")
-    row = world.read_once("--subagents")[member.id]
-    assert (row["name"], row["firstUserMessage"]) == ("Run every hook.", "Run every hook.")
-    told = [entry["text"] for entry in world.run("path", member.id, "--json")["entries"]]
-    assert told == ["Run every hook.", "All pass."]
+    assigned = {"type": "task_assignment", "subject": "Test the hooks"}
+    assigned["description"] = "Run every hook."
+    head = '<teammate-message teammate_id="team-lead"'
+    for message in (
+        f'{head} summary="Test the hooks">\nRun every hook.\n</teammate-message>',
+        f"{head}>\n{json.dumps(assigned, separators=(',', ':'))}\n</teammate-message>",
+    ):
+        member = parent.helper(f"agent-a{len(message)}")
+        member.prompt(message)
+        member.say("All pass.")
+        row = world.read_once("--subagents")[member.id]
+        assert (row["name"], row["firstUserMessage"]) == ("Test the hooks", "Run every hook.")
+        told = [entry["text"] for entry in world.run("path", member.id, "--json")["entries"]]
+        assert told == ["Run every hook.", "All pass."]
 
 
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
