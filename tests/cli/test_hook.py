@@ -153,6 +153,12 @@ def test_a_broken_answer_is_ignored(fake: Acting, what: str) -> None:
     assert run(fake.server_address, start("resume")) == ""
 
 
+def test_a_daemon_that_hangs_is_not_waited_for(fake: Acting) -> None:
+    fake.answers["hello"] = Raw(b"")
+    assert run(fake.server_address, prompt("@@cache: why?")) == ""
+    assert fake.methods == ["hello"]
+
+
 def test_without_a_daemon_nothing_is_printed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "none", tmp_path / "file", "/dev/null/x", "/" + "x" * 300):

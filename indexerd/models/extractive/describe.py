@@ -50,8 +50,9 @@ _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
-_SPEC = lazy_pattern(r"(?:^|/)specs/\d+-([\w-]+)/")  # of Spec Kit: "specs/003-cook-timer/plan.md"
+_SPEC = lazy_pattern(r"(?:^|[/\\])specs[/\\]\d{3}-([\w-]+)[/\\]")  # of Spec Kit
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
+_SPECS = 8  # directories of specifications
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "spec": 2.4, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
 _RECAP_WORTH = 6.0
@@ -136,12 +137,14 @@ class _Session:
     @cached_property
     def titles(self) -> list[tuple[str, str]]:
         """The kinds and titles of what was written in the session, oldest first."""
-        specs = filter(None, map(_SPEC.search, self._facts.files_modified))
-        named = dict.fromkeys(("spec", spec[1].replace("-", " ")) for spec in specs)
-        written = [(kind, _title(text)) for kind, text in (*self._facts.titles, *named)]
-        # A pull request often has the title of its first commit.
-        found = {title: kind for kind, title in sorted(written, key=lambda each: each[0] == "pr")}
-        every = dict.fromkeys((found[title], title) for _, title in written)
+        written = [(kind, _title(text)) for kind, text in self._facts.titles]
+        paths = filter(None, map(_SPEC.search, self._facts.files_modified))
+        named = dict.fromkeys(_title(re.sub("[-_]", " ", path[1])) for path in paths)
+        specs = [("spec", title) for title in islice(named, _SPECS)]
+        # A pull request often has the title of its first commit, which may be a specification's.
+        last = sorted(written, key=lambda each: each[0] == "pr")
+        found = {title: kind for kind, title in (*specs, *last)}
+        every = dict.fromkeys((found[title], title) for _, title in (*written, *specs))
         return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
@@ -204,7 +207,7 @@ class _Session:
                 part = 1 / commits
             elif kind in ("plan", "doc", "spec"):
                 part = self._share(title)
-                worth *= 0.5 + 0.5 * part
+                worth *= part if kind == "spec" else 0.5 + 0.5 * part
             yield _Name(worth * self._weight(topics(title)), title, part, kind)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects

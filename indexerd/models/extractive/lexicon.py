@@ -100,7 +100,7 @@ EXACT = lazy_pattern(  # paths, ports, errors, causes
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
 PASTED = lazy_pattern(
-    r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|\S \| \S|^@|https?://|^--|\w> \w"
+    r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|^\S+ \| |^@|https?://|^--|\w> \w"
     r"|\w@\w+ ~|\w@\d|\w\(\)? [a-z]+ =|^\"\w+\"\s?:"
     r"|\w@[\w.-]+[: ]\S+ ?[%$#] |^Command “|^[A-Z][a-z]+-[A-Z]\w+ [\"'$-]|\w\.\w+\([\w\"']"
     r"|^(?:ERROR|WARN(?:ING)?|FATAL|INFO)\b"

@@ -26,7 +26,8 @@ NOTHING = (
 )
 PROMPT, FITS = 0.5, 1.5  # a term that is only in the prompt; a passage of the kind asked for
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
-LATER = 1.5  # what being last adds to a factor of 1; being in the middle adds half of that
+LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
+_QUOTED = 0.9  # share of the question's terms: what has so many counts as if it were last
 _LONG = 20  # passages of a message, which halve its worth
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
@@ -52,6 +53,7 @@ _KINDS = {  # what a question asks for: what a sentence with it has
 
 class _Passage(NamedTuple):
     score: float
+    fit: float  # the score, wherever the passage stands
     share: float  # of the question's terms, weighted
     entry: int
     text: str
@@ -67,7 +69,7 @@ def answer(question: Question) -> dict[str, Any]:
     """Answer a question; return the answer's fields."""
     ranked = _ranked(question)[:PASSAGES_MAX]
     best = [passage for passage in ranked if passage.score > _FAR_BELOW * ranked[0].score]
-    first, *others = best or [_Passage(0, 0, 0, "", 0)]
+    first, *others = best or [_Passage(0, 0, 0, 0, "", 0)]
     if first.share < 0.2:  # noqa: PLR2004 - of the question
         return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
     quotes, citations = [FOUND], list[dict[str, str]]()
@@ -77,8 +79,8 @@ def answer(question: Question) -> dict[str, Any]:
         quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
         excerpt = " ".join(passage.excerpt.split())
         citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
-    alone = not others or others[0].score < 0.7 * first.score
-    sure = ("high" if first.share >= 0.6 else "medium") if alone else "low"  # noqa: PLR2004 - of the question
+    alone = all(2 * other.fit < first.fit for other in others)
+    sure = ("high" if alone else "medium") if first.share >= 0.5 else "low"  # noqa: PLR2004 - of the question
     markdown = "\n\n".join(quotes)
     return {"answerMarkdown": markdown, "confidence": sure, "citations": citations}
 
@@ -109,17 +111,17 @@ def _ranked(question: Question) -> list[_Passage]:
         factor = LAST if last else 1.0
         if asks:
             factor = TOLD if of_user else USER
-        factor *= 1 + LATER * entry / len(entries)
         factor /= 1 + len(read) / _LONG  # a long message has many chances
-        best = _Passage(0, 0, entry, "", 0)
+        best = _Passage(0, 0, 0, entry, "", 0)
         for text, there in read:
             if OF_CLIENT.match(text) or not (there or (last and prompt)):
                 continue
             share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
-            score = factor * share * (0.25 + 0.75 * share)
-            score *= FITS if any(kind.search(text) for kind in kinds) else 1
+            fit = factor * share * (0.25 + 0.75 * share)
+            fit *= FITS if any(kind.search(text) for kind in kinds) else 1
+            score = fit * (1 + LATER * (1.0 if share > _QUOTED else entry / len(entries)))
             if score > best.score:
-                best = _Passage(score, share, entry, text, _start(text, weights))
+                best = _Passage(score, fit, share, entry, text, _start(text, weights))
         if best.score:
             ranked.append(best)
         if asks:

@@ -1,5 +1,6 @@
 """Names, descriptions and summaries by the built-in model."""
 
+from dataclasses import replace
 from itertools import product
 from string import ascii_lowercase
 
@@ -263,8 +264,29 @@ def test_the_directory_of_a_specification_names_a_session() -> None:
     said = "Create principles focused on code quality", "Start with the tasks of the cook timer"
     files = ("/srv/kitchen/specs/001-schedule-cook-timer/tasks.md",)
     messages = tuple(("user", text) for text in said)
-    found = describe(Facts(messages, files_modified=files, cwd="/srv/kitchen"))
-    assert found.name == "Schedule cook timer (kitchen)"
+    facts = Facts(messages, files_modified=files, cwd="/srv/kitchen")
+    assert describe(facts).name == "Schedule cook timer (kitchen)"
+    planned = replace(facts, titles=(("plan", "Schedule cook timer"),))
+    assert "- Schedule cook timer" in section(describe(planned), "Goal")
+    files = ("specs/001-login-form/spec.md", "specs/02-integration-plugins/a.lua")
+    assert describe(replace(facts, files_modified=files)).name.startswith("Start with the tasks")
+
+
+def test_a_bar_between_words_is_no_log() -> None:
+    name = of(("user", "Replace Optional[X] by X | None in the package"), ("user", "Again")).name
+    assert name == "Replace Optional[X] by X | None in the package"
+    log = ("user", "poker-api-1 | authentication of the table denied")
+    assert of(log, ("user", "Make the poker lobby quicker")).name == "Make the poker lobby quicker"
+
+
+def test_a_long_session_has_more_results() -> None:
+    """Sixteen, one more for each forty sentences of its answers, and at most thirty-two."""
+    for sentences, most in ((60, 17), (400, 26), (3000, 32)):
+        said = [
+            f"The n{n}ab part of s{n}cd now keeps its own list of t{n}ef." for n in range(sentences)
+        ]
+        found = of(("user", "Split the parts"), ("assistant", "\n".join(said)))
+        assert section(found, "Outcome").count("- ") == most
 
 
 def test_many_commits_are_told_together() -> None:

@@ -88,6 +88,20 @@ def test_what_is_asked_for_decides(
     assert confidence in (None, found["confidence"])
 
 
+def test_what_holds_at_the_end_comes_first() -> None:
+    """But a quotation is found wherever it stands, and two that fit alike are not sure."""
+    parts = [(f"p{n}", "assistant", f"Part {n} of the migration is done.") for n in range(20)]
+    early = "The proxy of the shop uses port 8080, as the old gateway did."
+    late = "The proxy of the shop listens on another port now: 9090."
+    ends = ("early", "assistant", early), ("late", "assistant", late)
+    said = [ends[0], ("go", "user", "Go on with the migration."), *parts, ends[1]]
+    found = asked("Which port does the proxy of the shop have in the cluster?", said)
+    assert [cited["entryId"] for cited in found["citations"][:2]] == ["late", "early"]
+    assert found["confidence"] == "medium"
+    said[-1] = ("late", "assistant", "The proxy of the shop uses a port of the old gateway.")
+    assert asked(early, said)["citations"][0]["entryId"] == "early"
+
+
 @pytest.mark.parametrize("question", ["Which colour has the zebra of the king?", "why?", "", "?!"])
 def test_nothing_fits(question: str) -> None:
     """S0.60: that is said, and nothing is quoted."""
