@@ -30,7 +30,7 @@ import tantivy
 from tantivy import Document, FieldType, Query, Searcher
 
 from indexerd.errors import DamagedError, IndexerdError, WriteError
-from indexerd.privacy.redact import shown_path
+from indexerd.privacy.redact import for_people
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.search.query import humps, indexable, storable, without_references
 from indexerd.store.store import Named, StateStore, hashed, named
@@ -454,10 +454,10 @@ def copy_of(session_id: str, message: Message) -> int:
 
 
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
-    cwd = shown_path(str(row.get("cwd") or ""))
+    shown = for_people(row)
+    cwd, place = str(shown.get("cwd") or ""), str(shown.get("movedTo") or "")
     above = cwd.rstrip("/") + "/"
     paths = [path for key in ("filesModified", "filesRead") for path in row.get(key) or ()]
-    place = "" if names.cwd == row.get("cwd") else shown_path(names.cwd)
     files = dict.fromkeys(path.removeprefix(above) for path in paths)
     return About(
         name=storable("\n".join(names.aliases)[:TEXT_MAX]),
