@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from indexerd.paths import Places
     from indexerd.settings import Loaded
 
-SECONDS = 600.0  # for an answer, which may take several model calls
+SECONDS = 600.0  # for an answer that may take several model calls, or a server's
+_READ_SECONDS = 30.0  # for any other
+_LONG = {
+    *("branch_summary", "compact", "digest", "expand", "fleet", "index", "move", "purge"),
+    "query_session",
+}
 QUICK = 10.0  # for an answer that an agent waits for
 INTERRUPTED = 130
 _TICK = 0.4  # seconds
@@ -63,12 +68,13 @@ class App:
         return self._local.call(method, params)
 
     def call(
-        self, method: str, params: Mapping[str, Any], seconds: float = SECONDS, what: str = ""
+        self, method: str, params: Mapping[str, Any], seconds: float = 0.0, what: str = ""
     ) -> Any:
         """Return the daemon's answer, or this process's, with a note on stderr.
 
-        `what` says what a person at a terminal waits for.
+        `what` says what a person at a terminal waits for. 0 seconds: as many as the method needs.
         """
+        seconds = seconds or (SECONDS if method in _LONG else _READ_SECONDS)
         params = {key: value for key, value in params.items() if value is not None}
         try:
             if method == "expand":

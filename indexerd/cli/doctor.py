@@ -37,11 +37,13 @@ def doctor() -> int:
     """Check the set-up and say what to fix."""
     keys = ("name", "state", "found", "cure")
     checks = [dict(zip(keys, map(shown_path, words), strict=True)) for words in _checks(current())]
+    for check in checks:
+        check["cure"] *= check["state"] != "ok"
     if not as_json({"checks": checks}):
         for check in checks:
             line = f"{check['state']:4}  {check['name']}: {safe(check['found'], 2000)}"
             put(render.wrapped(line, " " * 6))
-            if check["state"] != "ok":
+            if check["cure"]:
                 put(render.wrapped(f"      {safe(check['cure'])}"))
     return 1 if any(check["state"] == "bad" for check in checks) else 0
 

@@ -295,6 +295,7 @@ class Daemon:
     async def reload(self) -> None:
         """Read the configuration again; an invalid one changes nothing."""
         loaded = await asyncio.to_thread(read_config, self._places, self._env)
+        self.pipeline.refused = loaded.problems
         if loaded.problems:
             self._log_problems(loaded)
             return

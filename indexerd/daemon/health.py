@@ -131,7 +131,7 @@ class Status:
 
 def _own(pipeline: Pipeline) -> Found:
     """Find problems with the configuration, models, disk and reader thread."""
-    for bad in pipeline.loaded.problems:
+    for bad in pipeline.refused or pipeline.loaded.problems:
         yield "config_invalid", f"{bad['file']}: {bad['key']}: {bad['message']}", bad["hint"]
     if not pipeline.models.available():
         cure = "configure a key, or add local/extractive to model_keys, and reload"

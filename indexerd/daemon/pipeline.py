@@ -86,6 +86,7 @@ class Pipeline:
         self.watch = watch
         self.bus = bus
         self.loaded = loaded
+        self.refused: tuple[dict[str, str], ...] = ()  # problems of the last reload
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
         self.jobs: dict[str, str] = {}  # sessions to index, with reasons; computed, never stored

@@ -79,8 +79,10 @@ def _apply(edit: Edit, *, write: bool) -> str:
         raise kind(f"{target}: {bad.strerror}", hint=hint) from None
     except ValueError as bad:
         message, _, hint = str(bad).partition("; ")
-        raise _BrokenError(f"{edit.path}: {message}", hint=hint) from None
-    return "removed" if edit.removing else "created" if before is None else "updated"
+        raise _BrokenError(f"{edit.path.removesuffix(BACKUP)}: {message}", hint=hint) from None
+    if after is None:
+        return "removed"
+    return "created" if before is None else "updated"
 
 
 def _put(target: Path, text: Text, mode: int) -> None:

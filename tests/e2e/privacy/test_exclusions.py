@@ -119,11 +119,14 @@ def test_a_bad_file_at_a_reload_keeps_the_old_values(world: World) -> None:
         world.wait_meta(shown.id)
         until(lambda: world.row(small.id), "the small one")
         assert (world.meta(small.id), world.row(hidden.id)) == (None, {})
-        assert world.call("status")["state"] == "ok"
+        status = world.call("status")
+        assert status["state"] == "degraded"
+        assert [problem["code"] for problem in status["problems"]] == ["config_invalid"]
         world.configure("min_new_user_messages = 1\n")  # the corrected file is accepted
         process.send_signal(signal.SIGHUP)
         for session in (small, hidden):
             world.wait_meta(session.id)
+        assert world.call("status")["state"] == "ok"
 
 
 @pytest.mark.parametrize(
