@@ -92,6 +92,7 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
         skipped += [DONE] * user
         if user:
             parts[GOAL] += islice((text for text in lines[:40] if len(topics(text)) > 1), 1)
+            last = parts[ENDED]  # of a turn, even what has no cue
         first, results = list[str](), list[str]()
         for sentence in lines:
             if (

@@ -49,6 +49,20 @@ def test_each_kind_has_its_shape(kind: str) -> None:
     assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
+def test_every_turn_tells_what_it_ended_with() -> None:
+    """Not only its sentences with a cue; what was said on the way needs one."""
+    said = (
+        ("user", "Design a cache for the forecasts."),
+        ("assistant", "The stations are in `stations.json`."),
+        ("assistant", "A dict keyed by city and day, for fifteen minutes."),
+        ("user", "Should it go to SQLite?"),
+        ("assistant", "One table with the payload as a blob."),
+    )
+    done = told("checkpoint", *said).partition("### Done\n")[2].partition("\n\n")[0]
+    ends = ("A dict keyed by city and day, for fifteen minutes.", said[-1][1])
+    assert done == "\n".join(f"- {text}" for text in ends)
+
+
 PLANTED = (
     "We decided to store amounts as integer cents.",
     "I chose to keep the ledger in PostgreSQL 15.",
