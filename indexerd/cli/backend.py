@@ -245,7 +245,11 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         where = ": ".join(filter(None, (problem["file"], problem["key"])))
         aside(f"  {safe(shown_path(where), 8000)}: {safe(problem['message'], 8000)}")
     for session in getattr(bad, "candidates", ()):
-        aside(f"  {safe(session.get('sessionId'))}  {safe(session.get('name'))}")
+        from indexerd.privacy.redact import shown_path
+
+        about = session["sessionId"], session["name"], session.get("modifiedAt", "")[:10]
+        place = shown_path(session.get("cwd", ""))
+        aside("  ".join(map(safe, ("", *about, place))).rstrip())
     hints = [problem["hint"] for problem in problems] or [bad.hint]
     for hint in dict.fromkeys(hints):
         aside(f"hint: {safe(hint)}")

@@ -70,7 +70,8 @@ class Renderer:
 def failure(bad: IndexerdError) -> Answer:
     error = {"code": bad.kind, "message": str(bad)} | bad.data()
     if near := error.pop("candidates", None):
-        error["candidates"] = [{key: row.get(key) for key in ("sessionId", "name")} for row in near]
+        keys = ("sessionId", "name", "modifiedAt", "cwd")
+        error["candidates"] = [{key: row[key] for key in keys if key in row} for row in near]
     shown: Answer = Renderer().render(error)
     return shown
 

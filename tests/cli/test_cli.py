@@ -92,7 +92,10 @@ def test_an_ambiguous_reference_is_an_error_with_candidates(home: Home, command:
     assert {session.id for session in home.twins} == set(ids(error["candidates"]))
     told = home.ix(*command, "deploy")
     assert (told.returncode, told.stdout) == (3, "")
-    assert all(f"  {session.id}  Deploy\n" in told.stderr for session in home.twins)
+    for session in home.twins:
+        row = home.world.row(session.id)
+        line = f"  {session.id}  Deploy  {row['modifiedAt'][:10]}  {row['cwd']}\n"
+        assert line in told.stderr
 
 
 def test_a_prefix_is_unique_or_ambiguous(home: Home) -> None:
@@ -111,7 +114,7 @@ def test_what_does_not_name_one_session_is_explained(world: World) -> None:
     world.run("run", "--once")
     world.run("show", "Deploy", code=3)
     assert "12 sessions match this reference; these are 10 of them" in world.stderr
-    assert world.stderr.count("  Deploy\n") == 10
+    assert world.stderr.count("  Deploy  ") == 10
     world.run("show", "c4deb", code=3)
     assert "c4deb is too short for an id: type at least 6" in world.stderr
 
