@@ -247,6 +247,7 @@ class _Search:
         full = any(session.matched == self.total for session in found)
         if found and not quoted and (self._synonyms or not full):
             what = "others of the same meaning" if full else "some of them"
+            what += ", or of the same meaning" if self._synonyms and not full else ""
             words = ", ".join(terms[n].text for n in sorted(self._needed))
             self.warning = self.warning or f"no session has all of: {words}; these have {what}"
         self._least = _MOST if full else 0.0
