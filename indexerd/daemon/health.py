@@ -20,13 +20,13 @@ from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
 from indexerd.search.meaning import Meaning
+from indexerd.sources.scan import UNREADABLE
 from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
 COUNT_SECONDS = 600.0  # between two counts of the sessions that will be deleted
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
-_READ = "check its mode and owner; if it is damaged, restore a backup; every scan tries it again"
 
 
 @dataclass(eq=False)
@@ -155,7 +155,7 @@ def _sessions(pipeline: Pipeline) -> Found:
     """Find problems with session files and meta files."""
     files = pipeline.library.files
     for path, why in islice(files.problems().items(), SHOWN):
-        cure = _READ
+        cure = UNREADABLE
         if why.startswith("set aside"):  # because of a bug in indexerd
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
         yield "unreadable", f"{escape_path(path)}: {why}", cure

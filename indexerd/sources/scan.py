@@ -31,7 +31,9 @@ from indexerd.times import iso_ms
 
 MAX_FILES = 500_000
 PAUSE = 0.5  # seconds between reads of databases, to which a turn writes many times a second
-_LATER = "it is checked again at every scan; other agents' sessions are not affected"
+UNREADABLE = (  # a cure
+    "check its mode and owner; if it is damaged, restore a backup; every scan tries it again"
+)
 INDEX = "session_index.jsonl"
 INDEX_MAX = 64 * 1024 * 1024  # bytes of it that are read
 _UUID = 36  # characters with which the name of an agent's file ends
@@ -104,7 +106,7 @@ class SessionDiscovery:
                 if not os.path.isdir(place):  # noqa: PTH112 - paths here are text
                     result.missing.append(place)
             except SessionUnreadableError as bad:
-                result.unreadable[path] = str(bad), vars(bad).get("hint", _LATER)
+                result.unreadable[path] = str(bad), vars(bad).get("hint", UNREADABLE)
         return result
 
     def prompts_only(self, files: Iterable[str]) -> Iterator[tuple[str, str, str, str, Look]]:
@@ -168,8 +170,7 @@ def scan(
         except (FileNotFoundError, NotADirectoryError):
             continue  # removed or replaced since it was listed
         except OSError as bad:  # of listing, or of a stat
-            cure = f"check its mode and owner; {_LATER}"
-            result.unreadable[path] = f"cannot be read: {bad.strerror}", cure
+            result.unreadable[path] = f"cannot be read: {bad.strerror}", UNREADABLE
         result.partial = len(result.files) >= MAX_FILES
     return result
 
