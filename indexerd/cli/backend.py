@@ -245,11 +245,9 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         where = ": ".join(filter(None, (problem["file"], problem["key"])))
         aside(f"  {safe(shown_path(where), 8000)}: {safe(problem['message'], 8000)}")
     for session in getattr(bad, "candidates", ()):
-        from indexerd.privacy.redact import shown_path
-
-        about = session["sessionId"], session["name"], session.get("modifiedAt", "")[:10]
-        place = shown_path(session.get("cwd", ""))
-        aside("  ".join(map(safe, ("", *about, place))).rstrip())
+        about = [session.get(key, "") for key in ("sessionId", "name", "modifiedAt", "cwd")]
+        about[2] = about[2][:10]  # the day
+        aside("  ".join(map(safe, ("", *about))).rstrip())
     hints = [problem["hint"] for problem in problems] or [bad.hint]
     for hint in dict.fromkeys(hints):
         aside(f"hint: {safe(hint)}")

@@ -325,7 +325,9 @@ class Pipeline:
                 if known and key not in self.running:
                     known.answer(NotFoundError("the session's file is gone"))
             elif known is None:
-                seen, retry = min(info.mtime_ms / 1000, now), self.indexer.retries.get(key)
+                # A copied file is newer than its messages.
+                seen = min(info.mtime_ms, info.modified_ms) / 1000
+                seen, retry = min(seen, now), self.indexer.retries.get(key)
                 self.known[key] = SessionRuntime(info, seen, seen, retry or NO_FAILURE)
                 if self.scanned.is_set():  # older sessions wait until they grow
                     self.on_growth(key)
