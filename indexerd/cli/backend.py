@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from indexerd.settings import Loaded
 
 SECONDS = 600.0  # for an answer that may take several model calls, or a server's
-_READ_SECONDS = 30.0  # for any other
+_READ_SECONDS = 60.0  # for any other
 _LONG = {
-    *("branch_summary", "compact", "digest", "expand", "fleet", "index", "move", "purge"),
-    "query_session",
+    *("branch", "branch_summary", "compact", "digest", "expand", "fleet", "index", "move"),
+    *("purge", "query_session"),
 }
 QUICK = 10.0  # for an answer that an agent waits for
 INTERRUPTED = 130
@@ -245,9 +245,8 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         where = ": ".join(filter(None, (problem["file"], problem["key"])))
         aside(f"  {safe(shown_path(where), 8000)}: {safe(problem['message'], 8000)}")
     for session in getattr(bad, "candidates", ()):
-        about = [session.get(key, "") for key in ("sessionId", "name", "modifiedAt", "cwd")]
-        about[2] = about[2][:10]  # the day
-        aside("  ".join(map(safe, ("", *about))).rstrip())
+        day = session.get("modifiedAt", "")[:10]
+        aside(f"  {safe(session.get('sessionId'))}  {safe(session.get('name'))}  {day}".rstrip())
     hints = [problem["hint"] for problem in problems] or [bad.hint]
     for hint in dict.fromkeys(hints):
         aside(f"hint: {safe(hint)}")

@@ -325,9 +325,7 @@ class Pipeline:
                 if known and key not in self.running:
                     known.answer(NotFoundError("the session's file is gone"))
             elif known is None:
-                # A copied file is newer than its messages.
-                seen = min(info.mtime_ms, info.modified_ms) / 1000
-                seen, retry = min(seen, now), self.indexer.retries.get(key)
+                seen, retry = min(info.mtime_ms / 1000, now), self.indexer.retries.get(key)
                 self.known[key] = SessionRuntime(info, seen, seen, retry or NO_FAILURE)
                 if self.scanned.is_set():  # older sessions wait until they grow
                     self.on_growth(key)
@@ -433,7 +431,7 @@ class Pipeline:
     def refuse_if_off(self) -> None:
         """Raise ConfigError or ModelUnavailableError if no session can be indexed."""
         if self.indexing_off:
-            raise ConfigError(self.loaded.problems)
+            raise ConfigError(self.refused or self.loaded.problems)
         if not self.models.available():
             raise ModelUnavailableError(f"Missing configured model(s): {self.missing_models}")
 

@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.paths import within
 from indexerd.privacy.patterns import lazy_pattern
-from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.params import Complete
 from indexerd.search.query import indexable, is_slip, stem, stop_words, without_references
@@ -259,8 +258,7 @@ class Names:
         candidates = []
         for session_id in ([*scores] if ranked else sorted(scores, key=order))[:CANDIDATES_MAX]:
             row, score = self._rows[session_id], scores[session_id]
-            place = shown_path(row.cwd)  # for people and models
-            candidate: dict[str, Any] = {"sessionId": session_id, "name": row.name, "cwd": place}
+            candidate: dict[str, Any] = {"sessionId": session_id, "name": row.name, "cwd": row.cwd}
             candidate["modifiedAt"] = iso_of_ms(row.modified)
             candidates.append(candidate if score is None else candidate | {"score": score})
         if text:

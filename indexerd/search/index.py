@@ -455,7 +455,7 @@ def copy_of(session_id: str, message: Message) -> int:
 
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
     shown = for_people(row)
-    cwd, place = str(shown.get("cwd") or ""), str(shown.get("movedTo") or "")
+    cwd, place = str(shown.get("cwd") or ""), str(shown.get("project") or "")
     above = cwd.rstrip("/") + "/"
     paths = [path for key in ("filesModified", "filesRead") for path in row.get(key) or ()]
     files = dict.fromkeys(path.removeprefix(above) for path in paths)
@@ -465,7 +465,7 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
         description=storable((row.get("description") or "")[:TEXT_MAX]),
         summary=storable(summary[:TEXT_MAX]),
         files=storable("\n".join(files)[:TEXT_MAX]),
-        cwd=storable(f"{place}\n{cwd}".strip()[:TEXT_MAX]),
+        cwd=storable("\n".join(dict.fromkeys((place, cwd))).strip()[:TEXT_MAX]),
         named=names.named,
     )
 

@@ -94,7 +94,7 @@ def test_an_ambiguous_reference_is_an_error_with_candidates(home: Home, command:
     assert (told.returncode, told.stdout) == (3, "")
     for session in home.twins:
         row = home.world.row(session.id)
-        line = f"  {session.id}  Deploy  {row['modifiedAt'][:10]}  {row['cwd']}\n"
+        line = f"  {session.id}  Deploy  {row['modifiedAt'][:10]}\n"
         assert line in told.stderr
 
 

@@ -34,6 +34,11 @@ def test_names_rank_first_then_rarer_words(index: TextIndex) -> None:
     assert hits(index, "cache", cwd="/elsewhere") == []
 
 
+def test_a_worktree_is_found_by_its_projects_directory(index: TextIndex) -> None:
+    fill(index, row("tree", cwd="/tmp/wt-4711", project="/srv/quokka"), row("other"))
+    assert hits(index, "quokka") == [("tree", "cwd")]
+
+
 def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) -> None:
     """S0.68: a fork has its parent's words, and its name unless it was given one."""
     opening = "where do alerts go to"

@@ -50,7 +50,7 @@ _MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
-_SPEC = lazy_pattern(r"(?:^|[/\\])specs[/\\]\d{3}-([\w-]+)[/\\]")  # of Spec Kit
+_SPEC = lazy_pattern(r"(?:^|[/\\])specs[/\\](?:\d{3}|\d{8}-\d{6})-([\w-]+)[/\\]")  # of Spec Kit
 _OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
 _SPECS = 8  # directories of specifications
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "spec": 2.4, "commit": 1.6, "issue": 1.4}
@@ -207,7 +207,7 @@ class _Session:
                 part = 1 / commits
             elif kind in ("plan", "doc", "spec"):
                 part = self._share(title)
-                worth *= part if kind == "spec" else 0.5 + 0.5 * part
+                worth *= max(part, 0.1) if kind == "spec" else 0.5 + 0.5 * part
             yield _Name(worth * self._weight(topics(title)), title, part, kind)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects

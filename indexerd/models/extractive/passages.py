@@ -27,7 +27,7 @@ NOTHING = (
 PROMPT, FITS = 0.5, 1.5  # a term that is only in the prompt; a passage of the kind asked for
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
 LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
-_QUOTED = 0.9  # share of the question's terms: what has so many counts as if it were last
+_QUOTED, _QUOTATION = 0.9, 6  # share of at least so many terms: it counts as if it were last
 _LONG = 20  # passages of a message, which halve its worth
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
@@ -80,7 +80,7 @@ def answer(question: Question) -> dict[str, Any]:
         excerpt = " ".join(passage.excerpt.split())
         citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
     alone = all(2 * other.fit < first.fit for other in others)
-    sure = ("high" if alone else "medium") if first.share >= 0.5 else "low"  # noqa: PLR2004 - of the question
+    sure = ("high" if alone else "medium") if first.share > 0.5 else "low"  # noqa: PLR2004 - of the question
     markdown = "\n\n".join(quotes)
     return {"answerMarkdown": markdown, "confidence": sure, "citations": citations}
 
@@ -119,7 +119,8 @@ def _ranked(question: Question) -> list[_Passage]:
             share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
             fit = factor * share * (0.25 + 0.75 * share)
             fit *= FITS if any(kind.search(text) for kind in kinds) else 1
-            score = fit * (1 + LATER * (1.0 if share > _QUOTED else entry / len(entries)))
+            quoted = share > _QUOTED and len(wanted) >= _QUOTATION
+            score = fit * (1 + LATER * (1.0 if quoted else entry / len(entries)))
             if score > best.score:
                 best = _Passage(score, fit, share, entry, text, _start(text, weights))
         if best.score:

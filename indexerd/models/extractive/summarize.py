@@ -19,7 +19,8 @@ from indexerd.privacy.sanitize import clean_line, clean_text
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
 BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
-KINDS = (GOAL, RULES, DONE, ENDED, DOING, BLOCKED, CHOSEN, NEXT, EXACT)
+TOLD = "told"  # what an earlier turn ended with, if it has no cue: kept last
+KINDS = (GOAL, RULES, TOLD, DONE, ENDED, DOING, BLOCKED, CHOSEN, NEXT, EXACT)
 ITEM_MAX = 240  # characters
 SUMMED_MAX = 16_000  # characters of a summary
 _RECENT = 6  # newest messages, of which blocked and next items still count
@@ -28,7 +29,7 @@ _FACTS, _OPEN = (CHOSEN, RULES, EXACT), (BLOCKED, DOING, NEXT)
 _LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # heading -> kinds of items below it
     "segment": {
         "**Goal**": (GOAL,),
-        "**Actions**": (DONE,),
+        "**Actions**": (TOLD, DONE),
         "**Decisions and discoveries**": _FACTS,
         "**End state**": (ENDED, *_OPEN),
     },
@@ -36,7 +37,7 @@ _LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # heading -> kinds of items
         "## Goal": (GOAL,),
         "## Constraints & Preferences": (RULES,),
         "## Progress": (),
-        "### Done": (DONE, ENDED),
+        "### Done": (TOLD, DONE, ENDED),
         "### In Progress": (DOING,),
         "### Blocked": (BLOCKED,),
         "## Key Decisions": (CHOSEN,),
@@ -45,13 +46,13 @@ _LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # heading -> kinds of items
     },
     "turn": {
         "## Original Request": (GOAL,),
-        "## Progress So Far": (DONE, ENDED),
+        "## Progress So Far": (TOLD, DONE, ENDED),
         "## Context Needed to Continue": (*_FACTS, *_OPEN),
     },
 }
 _LAYOUTS["branch"] = dict([*_LAYOUTS["checkpoint"].items()][:-1])
 _ANNOUNCED = {
-    head.strip("#* "): kinds[0]
+    head.strip("#* "): next(kind for kind in kinds if kind != TOLD)
     for layout in _LAYOUTS.values()
     for head, kinds in layout.items()
     if kinds
@@ -78,6 +79,11 @@ _CUES = {  # the first match gives the kind of a sentence
     RULES: lexicon.RULES,
     EXACT: lexicon.EXACT,
 }
+# What is open, planned, proposed or taken back tells no end of a turn.
+_NOT_TOLD = (
+    *(lexicon.BLOCKED, lexicon.NEXT, lexicon.COMING, lexicon.OFFER, lexicon.MUSING),
+    lexicon.TAKEN_BACK,
+)
 
 Items = dict[str, list[str]]
 
@@ -92,7 +98,7 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
         skipped += [DONE] * user
         if user:
             parts[GOAL] += islice((text for text in lines[:40] if len(topics(text)) > 1), 1)
-            last = parts[ENDED]  # of a turn, even what has no cue
+            parts[TOLD] += [] if last else parts[ENDED]
         first, results = list[str](), list[str]()
         for sentence in lines:
             if (
@@ -105,7 +111,7 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
             fits = (kind for kind in cued if kind not in skipped)
             if kind := next(fits, EXACT if wanted and wanted & topics(sentence) else ""):
                 (results if kind == DONE else parts[kind]).append(sentence)
-            else:
+            elif not any(cue.search(sentence) for cue in _NOT_TOLD):
                 first = first or [sentence]
         if not user and lines:
             parts[DONE] += last

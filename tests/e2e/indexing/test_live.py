@@ -1,12 +1,10 @@
 """A running daemon indexes a session while it grows."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from indexerd.client import Client
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, clock, until, wait
+from tests.e2e.world import World, until, wait
 
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
@@ -88,19 +86,6 @@ def test_forced_runs(world: World) -> None:
         assert (status["state"], status["key"]) == ("succeeded", "index-session")
         assert status["text"].startswith("✅ session indexed (")
     assert len(world.calls()) == 3
-
-
-def test_a_copied_session_is_as_old_as_its_messages(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S0.4: a turn that was left open long ago is not waited for, though its file is new."""
-    monkeypatch.setattr(clock, "now", datetime.now(UTC) - timedelta(days=2))
-    session = world.session(turns=2)
-    session.say("user", "Is it done?")
-    with world.daemon():
-        until(lambda: world.call("list")["sessions"], "the session")
-        done = world.run("index", session.id, "--force", "--wait", "--json")
-        assert done["status"] == "indexed"
 
 
 def test_events_reach_subscribers(world: World) -> None:

@@ -49,8 +49,13 @@ def test_each_kind_has_its_shape(kind: str) -> None:
     assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
+def done(summary: str) -> list[str]:
+    listed = summary.partition("### Done\n- ")[2].partition("\n\n")[0]
+    return listed.split("\n- ")
+
+
 def test_every_turn_tells_what_it_ended_with() -> None:
-    """Not only its sentences with a cue; what was said on the way needs one."""
+    """Not only its sentences with a cue; what was said on the way, or is open, is not told."""
     said = (
         ("user", "Design a cache for the forecasts."),
         ("assistant", "The stations are in `stations.json`."),
@@ -58,9 +63,25 @@ def test_every_turn_tells_what_it_ended_with() -> None:
         ("user", "Should it go to SQLite?"),
         ("assistant", "One table with the payload as a blob."),
     )
-    done = told("checkpoint", *said).partition("### Done\n")[2].partition("\n\n")[0]
-    ends = ("A dict keyed by city and day, for fifteen minutes.", said[-1][1])
-    assert done == "\n".join(f"- {text}" for text in ends)
+    ends = ["A dict keyed by city and day, for fifteen minutes.", said[-1][1]]
+    assert done(told("checkpoint", *said)) == ends
+    open_ends = (
+        *("The deployment is blocked by a missing token.", "The installer is still to do."),
+        *("We still need to migrate the users.", "I'll rewrite the parser.", "It could be a dict."),
+        *("Shall I go on?", "The remaining work is the installer."),
+    )
+    for text in open_ends:
+        more = (("user", "What about the app?"), ("assistant", text), *4 * said[3:])
+        assert done(told("checkpoint", *more)) == [said[-1][1]]
+    summary = told("checkpoint", *said, previous="## Next Steps\n- Key the dict by city and day")
+    assert "- Key the dict by city and day" in summary
+    many = [("user", "Fix the dates."), ("assistant", "I fixed the parser of dates.")]
+    for part in "abcdefghijklmnopqrstuvwxyz":
+        many += [
+            ("user", f"What is in {part}1?"),
+            ("assistant", f"Module {part}1 lists the names."),
+        ]
+    assert "I fixed the parser of dates." in told("checkpoint", *many, max_tokens=250)
 
 
 PLANTED = (
