@@ -95,7 +95,7 @@ def test_new_entries_appear_without_a_reload(home: Served, tabs: Tabs) -> None:
     aside.scroll_into_view_if_needed()
     aside.locator(".twist").click()
     expect(aside).not_to_have_attribute("aria-expanded", "false")
-    read = shown(page).get_by_text("Word 60.")
+    read = shown(page).get_by_text("Word 60. Long talk.")
     expect(page.locator("#path .empty, #tree .empty")).to_have_count(0)  # everything has loaded
     read.evaluate(
         "(one) => one.scrollIntoView({ block: 'start' })"
