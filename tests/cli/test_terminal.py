@@ -307,7 +307,7 @@ def test_a_terminal_shows_how_long_an_answer_takes(home: Home, tmp_path: Path) -
     """From the second second on; a pipe sees nothing of it."""
     env = {**home.world.env, "INDEXERD_SOCKET": str(tmp_path / "s.sock")}
     indexed = slow(0.6, {"status": "indexed"})
-    with acting(tmp_path / "s.sock", list=slow(1.2, {"sessions": []}), index=indexed):
+    with acting(tmp_path / "s.sock", list=slow(1.8, {"sessions": []}), index=indexed):
         assert "\r\x1b[K1 s …" in on_terminal(home, "list", env=env).replace("\n", "")
         assert home.ix("list", env=env).stderr.startswith("no sessions")
         shown = on_terminal(home, "index", home.cache.id, "--wait", env=env)
