@@ -1,9 +1,9 @@
 """Answer a question about a session with the passages of it that fit best, one of a message.
 
 A passage is worth the rarity of the question's terms in it and, less, in the prompt that it replies
-to. A reason, a number or a name counts if the question asks for one, later messages more than
-earlier ones, as what was said may have changed, the last one of a turn more than those on the way,
-the user's less than the agent's, unless the question is about the user.
+to. Later messages count more than earlier ones, as what was said may have changed, the last one of
+a turn more than those on the way, the user's less than the agent's, unless the question is about
+the user.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
 )
-PROMPT, FITS = 0.5, 1.5  # a term that is only in the prompt; a passage of the kind asked for
+PROMPT = 0.5  # a term that is only in the prompt
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
 LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
 _QUOTED, _QUOTATION = 0.9, 6  # share of at least so many terms: it counts as if it were last
-_LONG = 20  # passages of a message, which halve its worth
+_LONG = 8  # passages of a message, which halve its worth
+_ALONE = 0.6  # of the best one's fit: if all others are below it, it is sure
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 _SENTENCES = lazy_pattern(
@@ -36,19 +37,6 @@ _SENTENCES = lazy_pattern(
 )
 _SPEAKER = lazy_pattern(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
 _OF_USER = lazy_pattern(r"(?i)\bthe user\b|\bdid i\b")
-_KINDS = {  # what a question asks for: what a sentence with it has
-    lazy_pattern(
-        r"(?i)\bwhy\b|\b(?:caus|reason)|\bwhat (?:broke|made)\b|なぜ|原因|理由|为什么|為什麼"
-    ): lazy_pattern(
-        r"(?i)\b(?:because|caus\w+|due to|since|so that|so an?|wrong)\b|因[为為]|ため|ので|原因"
-    ),
-    lazy_pattern(
-        r"(?i)\bhow (?:big|fast|large|long|many|much|often)\b|\b(?:number|size)\b"
-    ): lazy_pattern(r"(?i)\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|once|twice)\b"),
-    lazy_pattern(r"(?i)\b(?:where|which)\b"): lazy_pattern(
-        r"\w[/_]\w|\w\.\w{1,4}\b|--\w|\w\(\)|[a-z][A-Z]|#\d"
-    ),
-}
 
 
 class _Passage(NamedTuple):
@@ -79,7 +67,7 @@ def answer(question: Question) -> dict[str, Any]:
         quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
         excerpt = " ".join(passage.excerpt.split())
         citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
-    alone = all(2 * other.fit < first.fit for other in others)
+    alone = all(other.fit < _ALONE * first.fit for other in others)
     sure = ("high" if alone else "medium") if first.share > 0.5 else "low"  # noqa: PLR2004 - of the question
     markdown = "\n\n".join(quotes)
     return {"answerMarkdown": markdown, "confidence": sure, "citations": citations}
@@ -102,7 +90,6 @@ def _ranked(question: Question) -> list[_Passage]:
     many = sum(map(len, entries)) + 8
     weights = {term: log(1 + many / (often[term] + 0.5)) for term in wanted}
     whole, of_user = sum(weights.values()), _OF_USER.search(question.text)
-    kinds = [fits for kind, fits in _KINDS.items() if kind.search(asked)]
     roles = [*(role for _, role, _ in question.sections), "user"]
     ranked, prompt = list[_Passage](), dict[str, float]()
     for entry, read in enumerate(entries):
@@ -117,9 +104,8 @@ def _ranked(question: Question) -> list[_Passage]:
             if OF_CLIENT.match(text) or not (there or (last and prompt)):
                 continue
             share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
-            fit = factor * share * (0.25 + 0.75 * share)
-            fit *= FITS if any(kind.search(text) for kind in kinds) else 1
             quoted = share > _QUOTED and len(wanted) >= _QUOTATION
+            fit = factor * share * (0.25 + 0.75 * share)
             score = fit * (1 + LATER * (1.0 if quoted else entry / len(entries)))
             if score > best.score:
                 best = _Passage(score, fit, share, entry, text, _start(text, weights))
@@ -140,14 +126,17 @@ def _start(text: str, weights: dict[str, float]) -> int:
 
 
 def passages(text: str) -> Iterator[str]:
-    """Yield a text's paragraphs, headings with the next one; long ones are split at lines."""
-    lead = ""
-    for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
-        part = f"{lead}\n\n{paragraph}".strip()
-        leads = part.startswith("#") or part.endswith((":", "："))  # noqa: RUF001 - wide
-        lead = part if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
-        while part and not lead:
+    """Yield a text in parts: as many whole paragraphs as fit; long ones are split at lines."""
+    part = ""
+    for paragraph in re.split(r"\n[ \t]*\n\s*", text):
+        if part and len(part) + len(paragraph) + 2 > PASSAGE_MAX:
+            yield part
+            part = ""
+        part = f"{part}\n\n{paragraph}".strip()
+        while len(part) > PASSAGE_MAX:
             ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
-            end = PASSAGE_MAX if len(part) <= PASSAGE_MAX or not ends else ends[-1]
+            end = ends[-1] if ends else PASSAGE_MAX
             yield part[:end].rstrip()
             part = part[end:].lstrip()
+    if part:
+        yield part

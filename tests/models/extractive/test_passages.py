@@ -71,8 +71,8 @@ TOKENS = (
     ("question", "entry", "words", "confidence"),
     [
         ("Which cache did we take for the tokens?", "a1", "SQLite", None),
-        ("How often is an upload retried?", "a4", "five times", "high"),
-        ("Why are uploads retried?", "a4", "the proxy", "high"),
+        ("How often is an upload retried?", "a4", "five times", "medium"),
+        ("Why are uploads retried?", "a4", "the proxy", "medium"),
         ("有効期限は?", "a2", "十五分", None),
         ("What did the user ask about Redis?", "u1", "Redis?", None),
     ],
