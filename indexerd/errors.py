@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
     "already_running": (75, True, "wait for it to finish"),
     "context_too_large": (1, False, "lower max_bytes in [index] or [query]"),
     "call_limit_exceeded": (75, True, "ask again in the next turn"),
-    "timeout": (75, True, "raise the timeout, or try again"),
+    "timeout": (75, True, "try again; `indexerd doctor` looks for a cause"),
     "config_invalid": (78, False, "`indexerd config check` lists every problem"),
     "usage": (2, False, "see `indexerd --help`"),
     "daemon_down": (69, True, "start it with `indexerd service install`, or `indexerd run`"),
