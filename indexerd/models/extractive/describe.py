@@ -3,9 +3,9 @@
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
 messages have it (a request counts twice), so the best title is about most of the session. The next
-best of another subject follows it; to one of many small parts, words of the user that most messages
-have. Each sentence is the session's own, perhaps shortened. A result or a decision that a later
-message takes back is left out, and what was only asked for is no result.
+best of another subject follows it or, if it tells little of the session, words of the user that
+most messages have. Each sentence is the session's own, perhaps shortened. A result or a decision
+that a later message takes back is left out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -173,26 +173,28 @@ class _Session:
         written = best.kind in (*_TITLE_WORTH, "recap")
         part = best.part if written else max(best.part, self._share(name))
         if part < _SMALL and turns >= _MANY and best.kind != "plan":
-            return self._of_many(name)
+            return self._with_words(name)
         return self._with_another(name, topics(best.text))
 
     def _with_another(self, name: str, known: frozenset[str]) -> str:
-        """Add the best other subject that fits: a written title, or else a wish.
+        """Add the best other subject that fits: a written title, or else a wish, or else words.
 
-        A session of few turns has one subject.
+        A session of few turns has one subject. Words are added if the name tells too little.
         """
+        if len(self._turns) < _FEW:
+            return name
         least = _NEXT * self._best_first[0].worth
         others = [each for each in self._best_first if each.kind and each.worth > least]
         others.sort(key=lambda each: (each.kind == "wish", -each.worth * each.part))
-        for other in others if len(self._turns) >= _FEW else ():
+        for other in others:
             about, second = topics(other.text), headline(other.text)
             fits = len(name) + len(second) + 2 <= _NAMED_MAX
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
-        return name
+        return self._with_words(name) if self._share(name) < _SMALL else name
 
-    def _of_many(self, name: str) -> str:
-        """Add the subjects of most messages to a name."""
+    def _with_words(self, name: str) -> str:
+        """Add the user's words that most messages have."""
         known = topics(f"{name} claude codex")
         more = [word for word in self._asked if not topics(word) & known][:_SUBJECTS]
         named = f"{name} + {', '.join(more)}"

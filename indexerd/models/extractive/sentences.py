@@ -117,12 +117,12 @@ def _topics_of(word: str) -> tuple[str, ...]:
 
 def meaning(terms: frozenset[str]) -> frozenset[str]:
     """Return the terms of a subject, without those of procedure ("commit", "review")."""
-    return terms - _procedure()
+    return terms - _stems(lexicon.PROCEDURE)
 
 
 @cache
-def _procedure() -> frozenset[str]:
-    return frozenset(map(stem, lexicon.PROCEDURE.split()))
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(map(stem, words.split()))
 
 
 def key_words(texts: Iterable[str], most: int = KEY_WORDS) -> list[str]:
@@ -137,7 +137,7 @@ def key_words(texts: Iterable[str], most: int = KEY_WORDS) -> list[str]:
         written |= found
     forms = dict[str, str]()  # by stem
     for word in sorted(counts, key=lambda word: (-counts[word], -len(word), word)):
-        if word.endswith(("ly", "ing")) or not meaning(topics(word)):
+        if word.endswith(("ly", "ing")) or not meaning(topics(word)) - _stems(lexicon.DULL):
             continue
         forms.setdefault(stem(word), written[word])
         if len(forms) == most:

@@ -162,6 +162,7 @@ SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", "Done in t
     [
         (SMALL, {}, "Remove the border around the date"),
         ([*SMALL, ASKED, LONG], {}, f"{TENANTS}; Remove the border around the date"),
+        (2 * SMALL, {}, "Remove the border around the date + buttons, corners"),
         (8 * SMALL, {}, "Remove the border around the date + buttons, corners"),
         (
             8 * SMALL,
