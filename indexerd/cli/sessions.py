@@ -145,7 +145,7 @@ def shown(ref: str, *, as_sent: bool) -> Iterator[str]:
     row, meta = _marked(answer["session"]), answer["meta"]
     by = {"user": "you", "meta": row.get("model"), "agent": row["agent"]}
     by |= {"first-message": "its first prompt", "file": "its file"}
-    if model := row["name"] != row.get("agentTitle") and row.get("model"):  # of two subjects
+    if model := row["name"] != row.get("agentTitle") and row.get("model"):  # it tells more
         by["agent"] = f"{row['agent']} and {model}"
     row["namedBy"] = by[row["nameSource"]]
     row["createdAt"] = words.began(row)

@@ -190,11 +190,12 @@ def _stored(row: Row, meta: MetaFile | None, marks: Marks, file: str) -> StoredR
     own, titled = _line(marks.title, limits.NAME_MAX), _line(row.get("agentTitle"), limits.NAME_MAX)
     written = _safe(meta.name, limits.NAME_MAX) if meta else ""
     by_person, built_in = row.get("agentTitleBy") == "user", meta and meta.model.startswith(LOCAL)
+    more = f"{titled}; ", f"{titled} + "  # it also tells another subject, or words
     names = [
         ("user", own),
         ("user", titled if by_person else ""),
         ("meta", "" if built_in else written),
-        ("agent", written if titled and written.startswith(f"{titled}; ") else titled),
+        ("agent", written if titled and written.startswith(more) else titled),
         ("meta", written),
         ("first-message", _beginning(row.get("firstUserMessage") or "")),
         ("file", _safe(_shown(stem), limits.NAME_MAX) or "session"),

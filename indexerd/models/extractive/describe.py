@@ -3,9 +3,9 @@
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
 messages have it (a request counts twice), so the best title is about most of the session. The next
-best of another subject follows it or, if it tells little of the session, words of the user that
-most messages have. Each sentence is the session's own, perhaps shortened. A result or a decision
-that a later message takes back is left out, and what was only asked for is no result.
+best of another subject follows it, and words of the user that most messages have. Each sentence is
+the session's own, perhaps shortened. A result or a decision that a later message takes back is left
+out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from math import log2
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _NAMED_MAX = 112  # characters
 _FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
-_MANY, _SMALL, _SUBJECTS = 20, 0.7, 4  # turns; of the work; words
+_WORDS = 4  # of the user
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
@@ -148,57 +148,50 @@ class _Session:
         return [(kind, title) for kind, title in every if len(topics(title)) > 1]
 
     def name(self) -> str:
-        """Return the agent's title, or else the best of `_names`, and another subject.
+        """Return the agent's title, or else the best of `_names`, and what it does not tell.
 
-        An agent often takes its title from the first request alone. The project is added to a name
-        that does not have it.
+        An agent often takes its title from the first request alone: another subject, words of the
+        user and the project are added to a name that does not have them.
         """
         titled = plain(clean_line(self._facts.title, NAME_MAX))
-        titled = headline(titled) if len(titled) > TITLE_MAX else titled
-        named = any(map(str.isalpha, titled))
-        name = self._with_another(titled, topics(titled)) if named else self._made()
+        texts = [titled, *(each.text for each in self._best_first)]
+        text = next(text for text in texts if any(map(str.isalpha, headline(text))))
+        short = text is titled and len(titled) <= TITLE_MAX
+        name = self._with_another(titled if short else headline(text), topics(text))
         project = _project(self._facts)
         about = topics(project)
         known = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
-        return name if known or len(name) + len(project) + 3 > NAME_MAX else f"{name} ({project})"
+        place = "" if known or len(name) + len(project) + 3 > NAME_MAX else f" ({project})"
+        return f"{self._with_words(name, about, NAME_MAX - len(place))}{place}"
 
     @cached_property
     def _best_first(self) -> list[_Name]:
         return sorted(self._names(), key=lambda each: -each.worth)
 
-    def _made(self) -> str:
-        """Return the best of `_names` and another subject; of many small parts, words instead."""
-        best = next(n for n in self._best_first if any(map(str.isalpha, headline(n.text))))
-        name, turns = headline(best.text), len(self._turns)
-        written = best.kind in (*_TITLE_WORTH, "recap")
-        part = best.part if written else max(best.part, self._share(name))
-        if part < _SMALL and turns >= _MANY and best.kind != "plan":
-            return self._with_words(name)
-        return self._with_another(name, topics(best.text))
-
     def _with_another(self, name: str, known: frozenset[str]) -> str:
-        """Add the best other subject that fits: a written title, or else a wish, or else words.
+        """Add the best other subject that fits: a written title, or else a wish.
 
-        A session of few turns has one subject. Words are added if the name tells too little.
+        A session of few turns has one subject.
         """
-        if len(self._turns) < _FEW:
-            return name
         least = _NEXT * self._best_first[0].worth
         others = [each for each in self._best_first if each.kind and each.worth > least]
         others.sort(key=lambda each: (each.kind == "wish", -each.worth * each.part))
-        for other in others:
+        for other in others if len(self._turns) >= _FEW else ():
             about, second = topics(other.text), headline(other.text)
             fits = len(name) + len(second) + 2 <= _NAMED_MAX
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
-        return self._with_words(name) if self._share(name) < _SMALL else name
+        return name
 
-    def _with_words(self, name: str) -> str:
-        """Add the user's words that most messages have."""
-        known = topics(f"{name} claude codex")
-        more = [word for word in self._asked if not topics(word) & known][:_SUBJECTS]
-        named = f"{name} + {', '.join(more)}"
-        return named if more and len(named) <= _NAMED_MAX else name
+    def _with_words(self, name: str, known: frozenset[str], most: int) -> str:
+        """Add words of the user that most messages have, at most `most` characters in all."""
+        known |= topics(f"{name} claude codex")
+        more = [word for word in self._asked if not topics(word) & known]
+        for count in range(_WORDS if len(self._turns) > 1 else 0, 0, -1):
+            named = f"{name} + {', '.join(more[:count])}"
+            if len(more) >= count and len(named) <= most:
+                return named
+        return name
 
     def _names(self) -> Iterator[_Name]:
         """Yield texts for a name, of which `headline` makes one."""
@@ -247,9 +240,12 @@ class _Session:
 
     @cached_property
     def _asked(self) -> list[str]:
-        """The key words that the user said."""
-        said = " ".join(s.text.lower() for turn in self._turns for s in turn.request)
-        return [word for word in self.key_words if word.lower() in said]
+        """The key words that both the user and the agent said."""
+        requests = " ".join(s.text.lower() for turn in self._turns for s in turn.request)
+        answers = " ".join(s.text.lower() for s in self._as_result)
+        said = (word.lower() for word in self.key_words)
+        both = [word in requests and word in answers for word in said]
+        return [*compress(self.key_words, both)]
 
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""

@@ -108,8 +108,13 @@ def test_a_persons_title_wins_over_a_models_and_an_agents_does_not(
         wanted = ["you" if mine else agent for (agent, _), mine in by_person.items()]
         assert by == wanted
         of_two = next(key for agent, key in others if agent == "claude")
-        # The built-in model adds another subject, but not to another title of the agent.
-        for title, name in (("Built; Else", "Built; Else"), ("Begun; Else", "Built")):
+        # The built-in model adds to the agent's title, but not to another one than it has now.
+        more = (
+            ("Built; Else", "Built; Else"),
+            ("Begun; Else", "Built"),
+            ("Built + so", "Built + so"),
+        )
+        for title, name in more:
             told = meta(of_two, title, model="local/extractive")
             world.meta_path(of_two, "claude").write_text(json.dumps(told))
             until(lambda name=name: world.row(of_two)["name"] == name, name)
