@@ -44,7 +44,6 @@ _RESULTS, _RESULTS_MAX, _FOR_ONE = 16, 32, 40  # results; sentences of answers f
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
-_NAMED_MAX = 112  # characters
 _FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
 _WORDS = 4  # of the user
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
@@ -157,19 +156,24 @@ class _Session:
         texts = [titled, *(each.text for each in self._best_first)]
         text = next(text for text in texts if any(map(str.isalpha, headline(text))))
         short = text is titled and len(titled) <= TITLE_MAX
-        name = self._with_another(titled if short else headline(text), topics(text))
+        name = titled if short else headline(text)
+        name = self._with_another(name, topics(text), NAME_MAX - len(self._place(name)))
+        place = self._place(name)
+        return f"{self._with_words(name, NAME_MAX - len(place))}{place}"
+
+    def _place(self, name: str) -> str:
+        """Return the project in parentheses, "" if a name has it."""
         project = _project(self._facts)
         about = topics(project)
         known = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
-        place = "" if known or len(name) + len(project) + 3 > NAME_MAX else f" ({project})"
-        return f"{self._with_words(name, about, NAME_MAX - len(place))}{place}"
+        return "" if known else f" ({project})"
 
     @cached_property
     def _best_first(self) -> list[_Name]:
         return sorted(self._names(), key=lambda each: -each.worth)
 
-    def _with_another(self, name: str, known: frozenset[str]) -> str:
-        """Add the best other subject that fits: a written title, or else a wish.
+    def _with_another(self, name: str, known: frozenset[str], most: int) -> str:
+        """Add the best other subject, with `most` characters in all: a written title, or a wish.
 
         A session of few turns has one subject.
         """
@@ -178,14 +182,14 @@ class _Session:
         others.sort(key=lambda each: (each.kind == "wish", -each.worth * each.part))
         for other in others if len(self._turns) >= _FEW else ():
             about, second = topics(other.text), headline(other.text)
-            fits = len(name) + len(second) + 2 <= _NAMED_MAX
+            fits = len(name) + len(second) + 2 <= most
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
         return name
 
-    def _with_words(self, name: str, known: frozenset[str], most: int) -> str:
-        """Add words of the user that most messages have, at most `most` characters in all."""
-        known |= topics(f"{name} claude codex")
+    def _with_words(self, name: str, most: int) -> str:
+        """Add words of the user that most messages have, with `most` characters in all."""
+        known = topics(f"{name} {_project(self._facts)} claude codex")
         more = [word for word in self._asked if not topics(word) & known]
         for count in range(_WORDS if len(self._turns) > 1 else 0, 0, -1):
             named = f"{name} + {', '.join(more[:count])}"
