@@ -77,7 +77,6 @@ class _Name(NamedTuple):
 
     worth: float
     text: str
-    part: float  # of the session's work that it tells
     kind: str = ""  # of a title; "wish": of the user; "recap"
 
 
@@ -179,7 +178,7 @@ class _Session:
         """
         least = _NEXT * self._best_first[0].worth
         others = [each for each in self._best_first if each.kind and each.worth > least]
-        others.sort(key=lambda each: (each.kind == "wish", -each.worth * each.part))
+        others.sort(key=lambda each: (each.kind == "wish", -each.worth))
         for other in others if len(self._turns) >= _FEW else ():
             about, second = topics(other.text), headline(other.text)
             fits = len(name) + len(second) + 2 <= most
@@ -199,36 +198,32 @@ class _Session:
 
     def _names(self) -> Iterator[_Name]:
         """Yield texts for a name, of which `headline` makes one."""
-        commits = sum(kind == "commit" for kind, _ in self.titles)
         for at, (kind, title) in enumerate(self.titles):  # later ones are often details
-            worth, part = _TITLE_WORTH[kind] * 0.94**at, 1.0
-            if kind == "commit":
-                part = 1 / commits
-            elif kind in ("plan", "doc", "spec"):
-                part = self._share(title)
-                worth *= max(part, 0.1) if kind == "spec" else 0.5 + 0.5 * part
-            yield _Name(worth * self._weight(topics(title)), title, part, kind)
+            worth = _TITLE_WORTH[kind] * 0.94**at
+            if kind in ("plan", "doc", "spec"):
+                share = self._share(title)
+                worth *= max(share, 0.1) if kind == "spec" else 0.5 + 0.5 * share
+            yield _Name(worth * self._weight(topics(title)), title, kind)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
             subject = lexicon.LED_IN.sub("", said)
             if len(meaning(topics(subject))) > 1 and ": " not in subject:
-                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, 1.0, "recap")
+                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, "recap")
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):
-            part = work / sum(self._work)
-            share = min(1.0, len(self._work) * part)  # of the mean
+            share = min(1.0, len(self._work) * work / sum(self._work))  # of the mean
             for sentence in turn.request[:_OPENING]:
                 worth = 0.7 if turn is not first else 1.0
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 terms = topics(title := headline(sentence.text))
                 fit = _fit(sentence.text, title, len(meaning(terms)))
                 wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
-                yield _Name(worth * fit * self._weight(terms), sentence.text, part, wish)
+                yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
         if (project := _project(self._facts)) and self._asked:
             worth = sum(sorted(self._weights.values())[-4:]) / 32
-            yield _Name(worth, f"{project}: {', '.join(self._asked[:3])}", 1.0)
+            yield _Name(worth, f"{project}: {', '.join(self._asked[:3])}")
         place = basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
-        yield _Name(0.01, f"Conversation in {place}", 1.0)
+        yield _Name(0.01, f"Conversation in {place}")
 
     def _share(self, title: str) -> float:
         """Return how much of the work was in turns that have half of a title's terms."""
