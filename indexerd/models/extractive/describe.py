@@ -219,9 +219,6 @@ class _Session:
                 fit = _fit(sentence.text, title, len(meaning(terms)))
                 wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
                 yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
-        if (project := _project(self._facts)) and self._asked:
-            worth = sum(sorted(self._weights.values())[-4:]) / 32
-            yield _Name(worth, f"{project}: {', '.join(self._asked[:3])}")
         place = basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
         yield _Name(0.01, f"Conversation in {place}")
 
