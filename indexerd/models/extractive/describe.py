@@ -360,10 +360,8 @@ def _fit(text: str, title: str, subject: int) -> float:
         return 0.03
     fit = 1.0 if subject > 2 else 0.8  # noqa: PLR2004 - as above
     wish = lexicon.WISH.match(text)
-    pasted = lexicon.PASTED.search(title) or ("://" in text and not wish)
-    fit *= 0.2 if pasted or (title.isascii() and title.isupper()) else 1.0
+    fit *= 0.2 if lexicon.PASTED.search(title) or (title.isascii() and title.isupper()) else 1.0
     fit *= 0.6 if lexicon.POINTING.search(title) else 1.0
-    fit *= 0.4 if title.isascii() and " " not in title else 1.0
     if wish:
         return 1.25 * fit
     return fit * (0.8 if lexicon.MUSING.search(text[:160]) else 1.0)
