@@ -76,7 +76,9 @@ TOPIC = "retry"  # of the store's notes
 EMPTY = "no user/assistant conversation to index"
 # An answer of opencode is one row that grows; a leaf of Codex has its turn's id.
 _GROWING = frozenset({"codex", "opencode"})
-_LIKE_HEADS = re.compile(r"^(?=(?:User|Assistant): )", re.MULTILINE)  # as in a pasted chat
+_LIKE_HEADS = re.compile(
+    r"(?:^|(?<=\r))(?=(?:User|Assistant): )", re.MULTILINE
+)  # as in a pasted chat
 _schema = cache(Metadata.model_json_schema)
 
 Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library

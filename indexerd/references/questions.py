@@ -165,7 +165,8 @@ def read_context(session: OpenSession, *, max_bytes: int, clean: Redactor) -> Co
 def section_of(entry_id: str, role: str, text: str, row: int) -> Section:
     """Make a section of an entry: visible text in which no line looks like a heading."""
     shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{row}"
-    text = _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:]))
+    lines = bare(text[-MESSAGE_MAX:]).splitlines()  # also of Windows, and a lone carriage return
+    text = _LIKE_HEADS.sub("> ", "\n".join(lines))
     head = f"[{shown}] {role.capitalize()}: "
     return Section(head, role, text, entry_id=entry_id, shown=shown)
 

@@ -14,7 +14,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress, islice
+from itertools import chain, islice
 from math import log2
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
     KEY_WORDS,
     TITLE_MAX,
+    WORD,
     clip,
     headline,
     key_words,
@@ -37,6 +38,7 @@ from indexerd.paths import basename
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MIN
+from indexerd.search.query import stem
 
 _ANSWER, _TYPED = 12, 12  # sentences that tell what was done; of a request that is no template
 _GOALS, _DECISIONS, _TITLES, _FILES = 4, 8, 8, 8  # items of a summary
@@ -151,11 +153,11 @@ class _Session:
         An agent often takes its title from the first request alone: another subject, words of the
         user and the project are added to a name that does not have them.
         """
-        titled = plain(clean_line(self._facts.title, NAME_MAX))
-        texts = [titled, *(each.text for each in self._best_first)]
-        text = next(text for text in texts if any(map(str.isalpha, headline(text))))
-        short = text is titled and len(titled) <= TITLE_MAX
-        name = titled if short else headline(text)
+        titled = plain(clean_line(self._facts.title, NAME_MAX)).rstrip(" :;,")
+        titled = headline(titled) if len(titled) > TITLE_MAX else titled
+        made = ((headline(each.text), each.text) for each in self._best_first)
+        both = chain([(titled, titled)], made)
+        name, text = next(each for each in both if any(map(str.isalpha, each[0])))
         name = self._with_another(name, topics(text), NAME_MAX - len(self._place(name)))
         place = self._place(name)
         return f"{self._with_words(name, NAME_MAX - len(place))}{place}"
@@ -187,14 +189,19 @@ class _Session:
         return name
 
     def _with_words(self, name: str, most: int) -> str:
-        """Add words of the user that most messages have, with `most` characters in all."""
+        """Add words that the user and the agent have most, with `most` characters in all."""
         known = topics(f"{name} {_project(self._facts)} claude codex")
-        more = [word for word in self._asked if not topics(word) & known]
-        for count in range(_WORDS if len(self._turns) > 1 else 0, 0, -1):
-            named = f"{name} + {', '.join(more[:count])}"
-            if len(more) >= count and len(named) <= most:
-                return named
-        return name
+        known |= {stem(word) for word in WORD.findall(name.lower())}
+        answered = frozenset[str]().union(*(s.terms for s in self._as_result))
+        found, named = list[str](), name
+        for word in self._asked if len(self._turns) > 1 else ():
+            about = topics(word)
+            longer = f"{name} + {', '.join([*found, word])}"
+            if about <= answered and not about & known and len(longer) <= most:
+                found, named, known = [*found, word], longer, known | about
+            if len(found) == _WORDS:
+                break
+        return named
 
     def _names(self) -> Iterator[_Name]:
         """Yield texts for a name, of which `headline` makes one."""
@@ -220,7 +227,8 @@ class _Session:
                 wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
                 yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
         place = basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
-        yield _Name(0.01, f"Conversation in {place}")
+        words = ", ".join(self._asked[:3])
+        yield _Name(0.01, f"{place}: {words}" if words else f"Conversation in {place}")
 
     def _share(self, title: str) -> float:
         """Return how much of the work was in turns that have half of a title's terms."""
@@ -236,12 +244,9 @@ class _Session:
 
     @cached_property
     def _asked(self) -> list[str]:
-        """The key words that both the user and the agent said."""
-        requests = " ".join(s.text.lower() for turn in self._turns for s in turn.request)
-        answers = " ".join(s.text.lower() for s in self._as_result)
-        said = (word.lower() for word in self.key_words)
-        both = [word in requests and word in answers for word in said]
-        return [*compress(self.key_words, both)]
+        """The key words that the user said."""
+        said = frozenset[str]().union(*(s.terms for turn in self._turns for s in turn.request))
+        return [word for word in self.key_words if topics(word) <= said]
 
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""

@@ -148,10 +148,13 @@ CLAUSE = lazy_pattern(  # where a long request may end
 # Words that tell no subject.
 DULL = """add agree answer back brief call change check clean clear code comment continue
     conversation create current day default describe detail down easy end ensure error existing
-    explain file finally fix happen hello hey http https id implement issue job kind main minute
-    meet move new nice note number off old part parts place point points print problem question
-    read ready reason remove rename request result review run second seconds session stop ticket
-    time turn understand update user verify week write"""
+    explain file finally fix happen hello hey http https id implement issue job kind lol main meet
+    minute move new nice nope note number off old part parts place point points print problem
+    question read ready reason remove rename request result review run second seconds session stop
+    ticket time turn understand update user verify week write yeah"""
+# Words that say nothing alone: they are no key words.
+VAGUE = """accept approach command complete implementation line path phase project real requirement
+    section start table task value"""
 # Files that most projects have: as tags they do not tell sessions apart.
 EVERYWHERE = """readme.md memory.md claude.md agents.md changelog.md todo.md index.html
     package.json package-lock.json .gitignore __init__.py main.py index.ts index.js"""

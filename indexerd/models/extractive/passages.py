@@ -28,7 +28,7 @@ PROMPT = 0.5  # a term that is only in the prompt
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
 LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
 _QUOTED, _QUOTATION = 0.9, 6  # share of at least so many terms: it counts as if it were last
-_LONG = 8  # passages of a message, which halve its worth
+_LONG = 8  # passages of a message, which halve its worth, as more do
 _ALONE = 0.6  # of the best one's fit: if all others are below it, it is sure
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
@@ -98,7 +98,7 @@ def _ranked(question: Question) -> list[_Passage]:
         factor = LAST if last else 1.0
         if asks:
             factor = TOLD if of_user else USER
-        factor /= 1 + len(read) / _LONG  # a long message has many chances
+        factor /= min(2, 1 + len(read) / _LONG)  # a long message has many chances
         best = _Passage(0, 0, 0, entry, "", 0)
         for text, there in read:
             if OF_CLIENT.match(text) or not (there or (last and prompt)):
@@ -126,13 +126,21 @@ def _start(text: str, weights: dict[str, float]) -> int:
 
 
 def passages(text: str) -> Iterator[str]:
-    """Yield a text in parts: as many whole paragraphs as fit; long ones are split at lines."""
-    part = ""
-    for paragraph in re.split(r"\n[ \t]*\n\s*", text):
-        if part and len(part) + len(paragraph) + 2 > PASSAGE_MAX:
+    """Yield a text in parts: as many whole paragraphs as fit; long ones are split at lines.
+
+    A heading stays with the next paragraph.
+    """
+    part = lead = ""
+    for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
+        whole = f"{lead}\n\n{paragraph}".strip()
+        leads = whole.startswith("#") or whole.endswith((":", "："))  # noqa: RUF001 - wide
+        lead = whole if paragraph and leads and len(whole) < PASSAGE_MAX // 4 else ""
+        if lead:
+            continue
+        if part and len(part) + len(whole) + 2 > PASSAGE_MAX:
             yield part
             part = ""
-        part = f"{part}\n\n{paragraph}".strip()
+        part = f"{part}\n\n{whole}".strip()
         while len(part) > PASSAGE_MAX:
             ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
             end = ends[-1] if ends else PASSAGE_MAX

@@ -9,6 +9,7 @@ import pytest
 from indexerd.entries import Facts
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive.describe import describe
+from indexerd.protocol.limits import NAME_MAX
 
 WORK = (
     ("user", "hey, can you look at why uploads time out on slow lines?"),
@@ -123,9 +124,9 @@ def test_another_subject_follows_an_agents_title() -> None:
     more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
     title, commit = "Check website address", ("commit", "Let the mail worker wait longer")
     asked = of(*begun, *rest, *more, title=title).name
-    assert asked == f"{title}; Make the delay of the mail worker grow"
+    assert asked == f"{title}; Make the delay of the mail worker grow + retries"
     written = of(*begun, *rest, *more, title=title, titles=(commit,)).name
-    assert written == f"{title}; {commit[1]} + delay"
+    assert written == f"{title}; {commit[1]} + delay, retries, grows"
     assert of(*begun, *rest, title=title, titles=(commit,)).name.count(";") == 0
     assert of(*more, title="Let the delay of the mail worker grow").name.count(";") == 0
 
@@ -149,7 +150,7 @@ TENANTS = "Group the invoices of the report by tenant"
 )
 def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], name: str) -> None:
     """S0.19: no small request, log or part; a project stands behind a vague name."""
-    short = ("assistant", "Restarted.")
+    short = ("assistant", "Done.")
     assert of(("user", first), short, ASKED, LONG, LONG, **known).name == name
 
 
@@ -183,12 +184,34 @@ def test_a_name_of_a_part_tells_other_subjects(
     assert of(*said, **known).name == name
 
 
+def test_words_added_to_a_name_are_new() -> None:
+    """S0.19: none that the name, the project or another word has, and only those of both sides."""
+    said = (
+        "make upload.py faster for its limit",
+        "report the rate-limit, yeah, at e5cdabf, by quota",
+    )
+    done = (
+        "assistant",
+        "The rate-limit of the tenants in upload.py has a port and a quota: e5cdabf.",
+    )
+    chat = [m for text in said for m in (("user", text), done)]
+    assert of(*chat, cwd="/srv/tenants").name == f"{said[0].capitalize()} + quota (tenants)"
+
+
+def test_a_name_keeps_room_for_the_project() -> None:
+    """S0.19: another subject and words are left out instead."""
+    wish = "user", "group the invoices of the report by tenant and by month of the delivery"
+    name = of(wish, LONG, *2 * SMALL, ASKED, LONG, cwd="/srv/planner-of-the-accounting").name
+    assert name.endswith(" + buttons, corners (planner-of-the-accounting)")
+    assert len(name) <= NAME_MAX
+
+
 def test_a_title_in_another_language_tells_other_subjects() -> None:
     """S0.19: the agent's title stays in front, even if none of its words is in the session."""
     known: dict[str, object] = {"title": "Rechnungen drucken", "titles": TITLES[:1]}
     assert (
         of(*WORK, *WORK, **known).name
-        == "Rechnungen drucken; Upload deadlines by file size + lines, slow"
+        == "Rechnungen drucken; Upload deadlines by file size + slow"
     )
 
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.entries import Question
-from indexerd.models.extractive.passages import EXCERPT_MAX, NOTHING, PASSAGES_MAX, answer, passages
+from indexerd.models.extractive.passages import (
+    EXCERPT_MAX,
+    NOTHING,
+    PASSAGE_MAX,
+    PASSAGES_MAX,
+    answer,
+    passages,
+)
 from tests.e2e.search.corpus import read
 
 SPECS = read(Path(__file__).parents[2] / "fixtures/retrieval/corpus.txt")
@@ -77,15 +84,46 @@ TOKENS = (
         ("What did the user ask about Redis?", "u1", "Redis?", None),
     ],
 )
-def test_what_is_asked_for_decides(
+def test_the_answer_stands_before_the_question(
     question: str, entry: str, words: str, confidence: str | None
 ) -> None:
-    """Word endings, capitals and scripts without spaces do not matter."""
+    """S0.60: word endings, capitals and scripts without spaces do not matter."""
     found = asked(question, TOKENS)
     first = found["citations"][0]
     assert first["entryId"] == entry
     assert words in first["excerpt"]
     assert confidence in (None, found["confidence"])
+
+
+BACKUPS = "\n".join(
+    f"- Disk {n} of the rack was full of logs that nobody reads." for n in range(20)
+)
+PLAN = "\n\n".join(f"Step {n} of the plan tells of another matter. " * 9 for n in range(60))
+
+
+def test_a_passage_is_as_much_of_a_message_as_fits() -> None:
+    """S0.60: whole paragraphs, a heading with the next one, each line of them quoted."""
+    short = [f"Paragraph {n} is about the mail." for n in range(30)]
+    assert [*passages("\n\n".join(short[:9]))] == ["\n\n".join(short[:9])]
+    parts = [*passages("\n\n".join(short))]
+    assert "\n\n".join(parts).split("\n\n") == short
+    assert all(PASSAGE_MAX // 2 < len(part) <= PASSAGE_MAX for part in parts[:-1])
+    text = f"I looked.\n\n## Why the backups failed\n\n{BACKUPS}"
+    found = asked("Why did the backups fail?", [("a1", "assistant", text)])
+    quoted = found["answerMarkdown"].split("\n")[2:]
+    assert quoted[:2] == ["> [a1] Assistant: ## Why the backups failed", ">"]
+    assert [line.removeprefix("> ") for line in quoted[2:]] == BACKUPS.split("\n")[
+        : len(quoted) - 2
+    ]
+
+
+def test_an_answer_in_a_long_message_is_not_lost() -> None:
+    """S0.60: one with all terms is before a short message with one of them, and sure if alone."""
+    ends = ("a2", "assistant", "The button works."), ("a3", "assistant", "Login works.")
+    plan = ("a1", "assistant", f"{PLAN}\n\nThe login button has the colour teal.")
+    found = asked("Which colour has the login button?", [plan, ("u1", "user", "go on"), *ends])
+    assert found["citations"][0]["entryId"] == "a1"
+    assert found["confidence"] == "high"
 
 
 def test_what_holds_at_the_end_comes_first() -> None:
