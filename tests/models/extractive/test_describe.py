@@ -185,33 +185,35 @@ def test_a_name_of_a_part_tells_other_subjects(
 
 
 def test_words_added_to_a_name_are_new() -> None:
-    """S0.19: none that the name, the project or another word has, and only those of both sides."""
-    said = (
-        "make upload.py faster for its limit",
-        "report the rate-limit, yeah, at e5cdabf, by quota",
-    )
-    done = (
-        "assistant",
-        "The rate-limit of the tenants in upload.py has a port and a quota: e5cdabf.",
-    )
-    chat = [m for text in said for m in (("user", text), done)]
-    assert of(*chat, cwd="/srv/tenants").name == f"{said[0].capitalize()} + quota (tenants)"
+    """S0.19: at most four that the name, the project or another word lacks and both sides say."""
+    more = "The cache-key, the cache, the queue, quota, mail and disk of the group of tenants"
+    said = ("user", f"{more}, yeah, at e5cdabf, by clerk."), ("assistant", f"{more} at e5cdabf.")
+    title = "Make the grouping of uploads faster"
+    name = of(*said, *said, title=title, cwd="/srv/tenants").name
+    assert name == f"{title} + cache-key, queue, quota, disk (tenants)"
+    assert of(*said, title=title, cwd="/srv/tenants").name == f"{title} (tenants)"
 
 
-def test_a_name_keeps_room_for_the_project() -> None:
-    """S0.19: another subject and words are left out instead."""
-    wish = "user", "group the invoices of the report by tenant and by month of the delivery"
-    name = of(wish, LONG, *2 * SMALL, ASKED, LONG, cwd="/srv/planner-of-the-accounting").name
-    assert name.endswith(" + buttons, corners (planner-of-the-accounting)")
-    assert len(name) <= NAME_MAX
+@pytest.mark.parametrize(
+    ("wish", "name"),
+    [
+        ("", f"{TENANTS}; Remove the border around the date"),
+        (" and each month", f"{TENANTS} and each month + buttons, corners"),
+    ],
+)
+def test_a_name_keeps_room_for_the_project(wish: str, name: str) -> None:
+    """S0.19: words or another subject are left out instead."""
+    place = "planner-of-the-accounting-of-all-tenants"
+    made = of(*SMALL, (ASKED[0], ASKED[1] + wish), LONG, cwd=f"/srv/{place}").name
+    assert made == f"{name} ({place})"
+    assert len(made) <= NAME_MAX
 
 
 def test_a_title_in_another_language_tells_other_subjects() -> None:
     """S0.19: the agent's title stays in front, even if none of its words is in the session."""
     known: dict[str, object] = {"title": "Rechnungen drucken", "titles": TITLES[:1]}
     assert (
-        of(*WORK, *WORK, **known).name
-        == "Rechnungen drucken; Upload deadlines by file size + slow"
+        of(*WORK, *WORK, **known).name == "Rechnungen drucken; Upload deadlines by file size + slow"
     )
 
 
