@@ -15,7 +15,7 @@ from math import log
 from typing import Any, NamedTuple
 
 from indexerd.entries import Question
-from indexerd.models.extractive.sentences import OF_CLIENT, terms
+from indexerd.models.extractive.sentences import terms
 from indexerd.privacy.patterns import lazy_pattern
 
 PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
@@ -101,7 +101,7 @@ def _ranked(question: Question) -> list[_Passage]:
         factor /= min(2, 1 + len(read) / _LONG)  # a long message has many chances
         best = _Passage(0, 0, 0, entry, "", 0)
         for text, there in read:
-            if OF_CLIENT.match(text) or not (there or (last and prompt)):
+            if not (there or (last and prompt)):
                 continue
             share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
             quoted = share > _QUOTED and len(wanted) >= _QUOTATION

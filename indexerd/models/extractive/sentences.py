@@ -38,15 +38,12 @@ _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL |
 _TAG = lazy_pattern(  # but what stands in a code span is meant to be read
     r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"
 )
-OF_CLIENT = lazy_pattern(  # in place of an answer
-    r"API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
-    r"|No response requested|Not logged in|Invalid API key|Request timed out"
-)
 _NOISE = lazy_pattern(  # logs, lines of a pasted chat, messages of the client
     r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}]|\$ |[$/]\S*\Z|Traceback |File \"|at \S+\("
     r"|\[[A-Z]{1,2}\] |.{1,80}?-->"  # of a menu, of a diagram
     r"|(?i:[<\[]?(?:user|assistant|human|system)[>\]]?\s*[:：])"
-    rf"|{OF_CLIENT.pattern}"
+    r"|API Error|Prompt is too long|Credit balance is|You've hit your|Claude (?:AI )?usage limit"
+    r"|No response requested|Not logged in|Invalid API key|Request timed out"
 )
 _LONG = lazy_pattern(r"\S{20,}")
 _SIGN = lazy_pattern(r"[^\w ]|[\d_]")
