@@ -28,7 +28,8 @@ PROMPT = 0.5  # a term that is only in the prompt
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
 LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
 _QUOTED, _QUOTATION = 0.9, 6  # share of at least so many terms: it counts as if it were last
-_LONG = 8  # passages of a message, which halve its worth, as more do
+_APART = PASSAGE_MAX // 4  # characters from the start of a passage to the next one's, at least
+_LONG = 12  # passages of a message, which halve its worth, as more do
 _ALONE = 0.6  # of the best one's fit: if all others are below it, it is sure
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
@@ -126,25 +127,30 @@ def _start(text: str, weights: dict[str, float]) -> int:
 
 
 def passages(text: str) -> Iterator[str]:
-    """Yield a text in parts: as many whole paragraphs as fit; long ones are split at lines.
+    """Yield parts of a text that overlap: from a paragraph on, as many as fit."""
+    pieces = [*_paragraphs(text)]
+    end = size = shown = 0  # the part's; its characters; the end of the one before
+    apart = _APART
+    for at, piece in enumerate(pieces):
+        while end < len(pieces) and (end == at or size + len(pieces[end]) <= PASSAGE_MAX):
+            size += len(pieces[end]) + 2
+            end += 1
+        if end > shown and (apart >= _APART or at >= shown):
+            yield "\n\n".join(pieces[at:end])
+            shown, apart = end, 0
+        size -= len(piece) + 2
+        apart += len(piece) + 2
 
-    A heading stays with the next paragraph.
-    """
-    part = lead = ""
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield a text's paragraphs, headings with the next one; long ones are split at lines."""
+    lead = ""
     for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
-        whole = f"{lead}\n\n{paragraph}".strip()
-        leads = whole.startswith("#") or whole.endswith((":", "："))  # noqa: RUF001 - wide
-        lead = whole if paragraph and leads and len(whole) < PASSAGE_MAX // 4 else ""
-        if lead:
-            continue
-        if part and len(part) + len(whole) + 2 > PASSAGE_MAX:
-            yield part
-            part = ""
-        part = f"{part}\n\n{whole}".strip()
-        while len(part) > PASSAGE_MAX:
+        part = f"{lead}\n\n{paragraph}".strip()
+        leads = part.startswith("#") or part.endswith((":", "："))  # noqa: RUF001 - wide
+        lead = part if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
+        while part and not lead:
             ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
-            end = ends[-1] if ends else PASSAGE_MAX
+            end = PASSAGE_MAX if len(part) <= PASSAGE_MAX or not ends else ends[-1]
             yield part[:end].rstrip()
             part = part[end:].lstrip()
-    if part:
-        yield part

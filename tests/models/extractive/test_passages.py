@@ -106,9 +106,9 @@ def test_a_passage_is_as_much_of_a_message_as_fits() -> None:
     short = [f"Paragraph {n} is about the mail." for n in range(30)]
     assert [*passages("\n\n".join(short[:9]))] == ["\n\n".join(short[:9])]
     parts = [*passages("\n\n".join(short))]
-    assert "\n\n".join(parts).split("\n\n") == short
+    assert [*dict.fromkeys("\n\n".join(parts).split("\n\n"))] == short  # they overlap
     assert all(PASSAGE_MAX // 2 < len(part) <= PASSAGE_MAX for part in parts[:-1])
-    text = f"I looked.\n\n## Why the backups failed\n\n{BACKUPS}"
+    text = f"{'I looked. ' * 40}\n\n## Why the backups failed\n\n{BACKUPS}"
     found = asked("Why did the backups fail?", [("a1", "assistant", text)])
     quoted = found["answerMarkdown"].split("\n")[2:]
     assert quoted[:2] == ["> [a1] Assistant: ## Why the backups failed", ">"]
