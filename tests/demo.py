@@ -56,8 +56,8 @@ def show(world: World) -> None:
     say(
         json.dumps({key: meta[key] for key in ("name", "description", "tags", "summary")}, indent=2)
     )
-    name = "-".join(meta["name"].split()).lower()
-    say("\n# Find it by its name, or by its words.")
+    name = "confirm-button"
+    say("\n# Find it by a part of its name, or by its words.")
     run("resolve", name)
     run("search", '"quarter of an hour"')
     say("\n# In a prompt, @@ adds its summary as data, or an answer from it.")

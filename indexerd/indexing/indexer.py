@@ -54,7 +54,7 @@ from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.models.budget import Budget, prompt_tokens
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, redactor, shown_path
-from indexerd.privacy.sanitize import clean_text
+from indexerd.privacy.sanitize import bare, clean_text
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     FIRST_MESSAGE_MAX,
@@ -461,7 +461,8 @@ def _newest_first(
         role = state.speaker(row)
         line = lines.row(row) if role else b""
         if role and line and (text := own_words(read(line, state.ids[row]).said)):
-            text = _LIKE_HEADS.sub("> ", text[-MESSAGE_MAX:])
+            lines_seen = bare(text[-MESSAGE_MAX:]).splitlines()
+            text = _LIKE_HEADS.sub("> ", "\n".join(lines_seen))
             yield Section(f"{role.capitalize()}: ", role, text, old)
 
 

@@ -153,7 +153,7 @@ class _Session:
         An agent often takes its title from the first request alone: another subject, words of the
         user and the project are added to a name that does not have them.
         """
-        titled = plain(clean_line(self._facts.title, NAME_MAX)).rstrip(" :;,")
+        titled = plain(clean_line(self._facts.title, NAME_MAX)).strip(" ,;:：")  # noqa: RUF001 - wide
         titled = headline(titled) if len(titled) > TITLE_MAX else titled
         made = ((headline(each.text), each.text) for each in self._best_first)
         both = chain([(titled, titled)], made)
@@ -226,9 +226,10 @@ class _Session:
                 fit = _fit(sentence.text, title, len(meaning(terms)))
                 wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
                 yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
-        place = basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
-        words = ", ".join(self._asked[:3])
-        yield _Name(0.01, f"{place}: {words}" if words else f"Conversation in {place}")
+        project, words = _project(self._facts), ", ".join(self._asked[:3])
+        place = project or basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
+        told = f"{project}: {words}" if project and words else f"Conversation in {place}"
+        yield _Name(0.01, told)
 
     def _share(self, title: str) -> float:
         """Return how much of the work was in turns that have half of a title's terms."""

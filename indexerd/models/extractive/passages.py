@@ -147,8 +147,9 @@ def _paragraphs(text: str) -> Iterator[str]:
     lead = ""
     for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
         part = f"{lead}\n\n{paragraph}".strip()
-        leads = part.startswith("#") or part.endswith((":", "："))  # noqa: RUF001 - wide
-        lead = part if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
+        last = paragraph.rpartition("\n")[2]
+        leads = last.startswith("#") or last.endswith((":", "："))  # noqa: RUF001 - wide
+        lead = part if leads and len(part) < PASSAGE_MAX // 4 else ""
         while part and not lead:
             ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
             end = PASSAGE_MAX if len(part) <= PASSAGE_MAX or not ends else ends[-1]

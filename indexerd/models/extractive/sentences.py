@@ -33,7 +33,7 @@ _TICKET = lazy_pattern(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE|MS|FR|NFR|SC)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
-_HASH = lazy_pattern(r"[0-9a-f]{7,40}")
+_HASH = lazy_pattern(r"g?[0-9a-f]{7,40}(?!\w).*", re.IGNORECASE)  # also what follows it
 _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = lazy_pattern(  # but what stands in a code span is meant to be read
     r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"

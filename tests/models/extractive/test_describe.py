@@ -195,6 +195,24 @@ def test_words_added_to_a_name_are_new() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cwd", "name"),
+    [
+        ("/home/ana/shop", "Shop: cache, login"),
+        ("/home/ana", "Conversation in ana + cache, login"),
+        ("", "Conversation in no directory + cache, login"),
+    ],
+)
+def test_a_session_of_vague_requests_has_its_place_and_words(cwd: str, name: str) -> None:
+    """S0.19: and no hash, in whatever form, nor a home directory as its subject."""
+    page = "Fixed the form of the page in the sessions, at fa79a17b-dead-4bee, with much work."
+    said = ("ok", page, "login", "The login works at E5CDABF.", "yes", "Form page done.", "cache")
+    roles = ("user", "assistant") * 4
+    made = of(*zip(roles, (*said, "The cache is at e5cdabf..9abcdef."), strict=True), cwd=cwd)
+    assert made.name == name
+    assert not [tag for tag in made.tags if "abcdef" in tag or "cdabf" in tag or "dead" in tag]
+
+
+@pytest.mark.parametrize(
     ("wish", "name"),
     [
         ("", f"{TENANTS}; Remove the border around the date"),

@@ -117,6 +117,16 @@ def test_a_passage_is_as_much_of_a_message_as_fits() -> None:
     ]
 
 
+@pytest.mark.parametrize("lead", ["The causes were:", "Well.\n## Why", "# All\n\n## Why"])
+def test_a_heading_stays_with_the_next_paragraph(lead: str) -> None:
+    """S0.60: but no more than that one, so a passage begins with a paragraph."""
+    long = "The disk of the backups was full. " * 19
+    text = f"{lead}\n\nIt was full.\n\n{'It is empty now. ' * 8}\n\n{long}"
+    parts = [*passages(f"{'I looked. ' * 60}\n\n{text}")]
+    assert parts[1].startswith(f"{lead}\n\nIt was full.\n\nIt is empty now.")
+    assert parts[2] == long.strip()
+
+
 def test_an_answer_in_a_long_message_is_not_lost() -> None:
     """S0.60: one with all terms is before a short message with one of them, and sure if alone."""
     ends = ("a2", "assistant", "The button works."), ("a3", "assistant", "Login works.")
@@ -124,6 +134,9 @@ def test_an_answer_in_a_long_message_is_not_lost() -> None:
     found = asked("Which colour has the login button?", [plan, ("u1", "user", "go on"), *ends])
     assert found["citations"][0]["entryId"] == "a1"
     assert found["confidence"] == "high"
+    short = ("a4", "assistant", "The login button has the colour of teal.")
+    both = asked("Which colour has the login button?", [plan, ("u1", "user", "go on"), short])
+    assert both["citations"][0]["entryId"] == "a4"
 
 
 def test_what_holds_at_the_end_comes_first() -> None:
