@@ -27,7 +27,7 @@ from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.opencode_rows import Rows
 
-PATIENCE = 20.0  # seconds that `until` waits before a test fails
+PATIENCE = 40.0  # seconds that `until` waits before a test fails
 GOOGLE_KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
 NOWHERE = "http://127.0.0.1:9"
 NEW_PYTHON = ("env",)  # starts a new Python, whose memory and umask are its own

@@ -127,11 +127,9 @@ def test_no_secret_leaves_its_session(world: World) -> None:
         use_provider(world, server)
         server.script("valid", "malformed", "500_json")
         with world.daemon() as process:
-            until(lambda: world.row("place-user").get("userMessageCount"), "the rows", PATIENCE)
+            until(lambda: world.row("place-user").get("userMessageCount"), "the rows")
             places = {f"place-{place}" for place in PLACES}
-            until(
-                lambda: {row["sessionId"] for row in world.telemetry()} >= places, "calls", PATIENCE
-            )
+            until(lambda: {row["sessionId"] for row in world.telemetry()} >= places, "calls")
             send_bad_requests(world)
             nonsense = f'[providers.openai]\napi_key = "{KEY}"\n"{SAID}" = "{WORD}"\n'
             log = world.state / "log.jsonl"
@@ -143,10 +141,10 @@ def test_no_secret_leaves_its_session(world: World) -> None:
                 before = log.read_text().count(event)
                 world.configure(text)
                 process.send_signal(signal.SIGHUP)
-                until(lambda e=event, n=before: log.read_text().count(e) > n, "it", PATIENCE)
+                until(lambda e=event, n=before: log.read_text().count(e) > n, "it")
                 last.turn(f"And the {SAID}?", f"The {SAID} is fine.")
             send_bad_requests(world)
-            until(lambda: world.call("status")["textPending"] == 0, "the texts", PATIENCE)
+            until(lambda: world.call("status")["textPending"] == 0, "the texts")
             assert process.poll() is None
         bodies = [request.body.lower() for request in server.requests]
     assert [body for body in bodies if WORD.lower().encode() in body] == []
