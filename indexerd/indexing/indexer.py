@@ -54,7 +54,7 @@ from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.models.budget import Budget, prompt_tokens
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, redactor, shown_path
-from indexerd.privacy.sanitize import bare, clean_text
+from indexerd.privacy.sanitize import bare_lines, clean_text
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     FIRST_MESSAGE_MAX,
@@ -76,9 +76,7 @@ TOPIC = "retry"  # of the store's notes
 EMPTY = "no user/assistant conversation to index"
 # An answer of opencode is one row that grows; a leaf of Codex has its turn's id.
 _GROWING = frozenset({"codex", "opencode"})
-_LIKE_HEADS = re.compile(
-    r"(?:^|(?<=\r))(?=(?:User|Assistant): )", re.MULTILINE
-)  # as in a pasted chat
+_LIKE_HEADS = re.compile(r"^(?=(?:User|Assistant): )", re.MULTILINE)  # as in a pasted chat
 _schema = cache(Metadata.model_json_schema)
 
 Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library
@@ -461,8 +459,7 @@ def _newest_first(
         role = state.speaker(row)
         line = lines.row(row) if role else b""
         if role and line and (text := own_words(read(line, state.ids[row]).said)):
-            lines_seen = bare(text[-MESSAGE_MAX:]).splitlines()
-            text = _LIKE_HEADS.sub("> ", "\n".join(lines_seen))
+            text = _LIKE_HEADS.sub("> ", bare_lines(text[-MESSAGE_MAX:]))
             yield Section(f"{role.capitalize()}: ", role, text, old)
 
 

@@ -85,6 +85,11 @@ def bare(text: str) -> str:
     return _visible(_ESCAPES.sub("", text), "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85")
 
 
+def bare_lines(text: str) -> str:
+    """Return the `bare` text with a line feed for every kind of line end."""
+    return "\n".join(bare(text).splitlines())
+
+
 def escape_path(path: str) -> str:
     """Escape control, invisible and undecodable characters of a file name, for people and logs."""
     if path.isprintable():

@@ -31,7 +31,7 @@ from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.models.extractive import nearest
 from indexerd.privacy.redact import Redactor, redactor
-from indexerd.privacy.sanitize import bare, clean_line, clean_text
+from indexerd.privacy.sanitize import bare_lines, clean_line, clean_text
 from indexerd.protocol.methods import coded
 from indexerd.protocol.params import QuerySession
 from indexerd.references.services import Services
@@ -165,8 +165,7 @@ def read_context(session: OpenSession, *, max_bytes: int, clean: Redactor) -> Co
 def section_of(entry_id: str, role: str, text: str, row: int) -> Section:
     """Make a section of an entry: visible text in which no line looks like a heading."""
     shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{row}"
-    lines = bare(text[-MESSAGE_MAX:]).splitlines()  # also of Windows, and a lone carriage return
-    text = _LIKE_HEADS.sub("> ", "\n".join(lines))
+    text = _LIKE_HEADS.sub("> ", bare_lines(text[-MESSAGE_MAX:]))
     head = f"[{shown}] {role.capitalize()}: "
     return Section(head, role, text, entry_id=entry_id, shown=shown)
 

@@ -3,7 +3,7 @@
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
 messages have it (a request counts twice), so the best title is about most of the session. The next
-best of another subject follows it, and words of the user that most messages have. Each sentence is
+best of another subject follows it, and words that the user and the agent say most. Each sentence is
 the session's own, perhaps shortened. A result or a decision that a later message takes back is left
 out, and what was only asked for is no result.
 """
@@ -47,7 +47,7 @@ _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
-_WORDS = 4  # of the user
+_WORDS = 4  # added to a name
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
@@ -111,7 +111,7 @@ class _Session:
     """A session's turns, and the weights of its terms."""
 
     def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+        self._facts, self._project = facts, _project(facts)
         self._turns = _turns(facts.messages)
         self._messages = [each for turn in self._turns for each in (turn.request, *turn.answers)]
         requests = [turn.request for turn in self._turns]
@@ -156,18 +156,17 @@ class _Session:
         titled = plain(clean_line(self._facts.title, NAME_MAX)).strip(" ,;:：")  # noqa: RUF001 - wide
         titled = headline(titled) if len(titled) > TITLE_MAX else titled
         made = ((headline(each.text), each.text) for each in self._best_first)
-        both = chain([(titled, titled)], made)
-        name, text = next(each for each in both if any(map(str.isalpha, each[0])))
+        named = chain([(titled, titled)], made)  # names, with the texts that they are made of
+        name, text = next(pair for pair in named if any(map(str.isalpha, pair[0])))
         name = self._with_another(name, topics(text), NAME_MAX - len(self._place(name)))
         place = self._place(name)
         return f"{self._with_words(name, NAME_MAX - len(place))}{place}"
 
     def _place(self, name: str) -> str:
         """Return the project in parentheses, "" if a name has it."""
-        project = _project(self._facts)
-        about = topics(project)
-        known = project.lower() in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
-        return "" if known else f" ({project})"
+        about, project = topics(self._project), self._project.lower()
+        known = project in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
+        return "" if known else f" ({self._project})"
 
     @cached_property
     def _best_first(self) -> list[_Name]:
@@ -189,8 +188,8 @@ class _Session:
         return name
 
     def _with_words(self, name: str, most: int) -> str:
-        """Add words that the user and the agent have most, with `most` characters in all."""
-        known = topics(f"{name} {_project(self._facts)} claude codex")
+        """Add words that the user and the agent say most, with `most` characters in all."""
+        known = topics(f"{name} {self._project} claude codex")
         known |= {stem(word) for word in WORD.findall(name.lower())}
         answered = frozenset[str]().union(*(s.terms for s in self._as_result))
         found, named = list[str](), name
@@ -226,7 +225,7 @@ class _Session:
                 fit = _fit(sentence.text, title, len(meaning(terms)))
                 wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
                 yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
-        project, words = _project(self._facts), ", ".join(self._asked[:3])
+        project, words = self._project, ", ".join(self._asked[:3])
         place = project or basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
         told = f"{project}: {words}" if project and words else f"Conversation in {place}"
         yield _Name(0.01, told)

@@ -29,8 +29,8 @@ LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that i
 LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
 _QUOTED, _QUOTATION = 0.9, 6  # share of at least so many terms: it counts as if it were last
 _APART = PASSAGE_MAX // 4  # characters from the start of a passage to the next one's, at least
-_LONG = 12  # passages of a message, which halve its worth, as more do
-_ALONE = 0.6  # of the best one's fit: if all others are below it, it is sure
+_LONG = 12  # passages of a message, which halve its worth; more do no more
+_ALONE = 0.6  # of the best passage's fit: it is sure if no other has as much
 _FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = lazy_pattern(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 _SENTENCES = lazy_pattern(
@@ -127,10 +127,10 @@ def _start(text: str, weights: dict[str, float]) -> int:
 
 
 def passages(text: str) -> Iterator[str]:
-    """Yield parts of a text that overlap: from a paragraph on, as many as fit."""
+    """Yield overlapping parts of a text: as many whole paragraphs as fit into PASSAGE_MAX."""
     pieces = [*_paragraphs(text)]
-    end = size = shown = 0  # the part's; its characters; the end of the one before
-    apart = _APART
+    end = size = shown = 0  # of the part: its end, its characters; the last part's end
+    apart = _APART  # characters since the last part's start
     for at, piece in enumerate(pieces):
         while end < len(pieces) and (end == at or size + len(pieces[end]) <= PASSAGE_MAX):
             size += len(pieces[end]) + 2

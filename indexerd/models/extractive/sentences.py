@@ -33,7 +33,7 @@ _TICKET = lazy_pattern(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE|MS|FR|NFR|SC)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
-_HASH = lazy_pattern(r"g?[0-9a-f]{7,40}(?!\w).*", re.IGNORECASE)  # also what follows it
+_HASH = lazy_pattern(r"g?[0-9a-f]{7,40}(?!\w).*", re.IGNORECASE)  # and what follows it
 _FENCED = lazy_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = lazy_pattern(  # but what stands in a code span is meant to be read
     r"(`[^`\n]{1,200}`)|<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>"
@@ -133,7 +133,8 @@ def key_words(texts: Iterable[str], most: int = KEY_WORDS) -> list[str]:
                 found.setdefault(word.lower(), word)
         counts.update(found.keys())
         written |= found
-    forms, dull = dict[str, str](), _stems(f"{lexicon.DULL} {lexicon.VAGUE}")  # by stem
+    forms = dict[str, str]()  # by stem
+    dull = _stems(f"{lexicon.DULL} {lexicon.VAGUE}")
     for word in sorted(counts, key=lambda word: (-counts[word], -len(word), word)):
         if word.endswith(("ly", "ing")) or not meaning(topics(word)) - dull:
             continue
@@ -147,8 +148,8 @@ def key_words(texts: Iterable[str], most: int = KEY_WORDS) -> list[str]:
 def _key_word(token: str) -> str:
     word = token.rstrip(".'’/-+").rpartition("/")[2].partition("'")[0].partition("’")[0]
     fits = 2 < len(word) <= _WORD_MAX or not word.isascii() or word.isupper()  # noqa: PLR2004 - letters
-    says_none = not word[:1].isalpha() or _TICKET.fullmatch(token) or _HASH.fullmatch(word)
-    return word if fits and not says_none else ""
+    code = _TICKET.fullmatch(token) or _HASH.fullmatch(word)
+    return word if fits and word[:1].isalpha() and not code else ""
 
 
 def tickets(text: str) -> list[str]:
