@@ -145,13 +145,13 @@ def passages(text: str) -> Iterator[str]:
 def _paragraphs(text: str) -> Iterator[str]:
     """Yield a text's paragraphs, headings with the next one; long ones are split at lines."""
     lead = ""
-    for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
-        part = f"{lead}\n\n{paragraph}".strip()
-        last = paragraph.rpartition("\n")[2]
+    for paragraph in [*re.split(r"\n(?:[ \t]*\n)+", text.strip("\n")), ""]:
+        part = f"{lead}{paragraph}".rstrip()
+        last = part.rpartition("\n")[2]
         leads = last.startswith("#") or last.endswith((":", "："))  # noqa: RUF001 - wide
-        lead = part if leads and len(part) < PASSAGE_MAX // 4 else ""
-        while part and not lead:
+        lead = f"{part}\n\n" if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
+        while part.strip() and not lead:
             ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
             end = PASSAGE_MAX if len(part) <= PASSAGE_MAX or not ends else ends[-1]
             yield part[:end].rstrip()
-            part = part[end:].lstrip()
+            part = part[end:]

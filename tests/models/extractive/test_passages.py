@@ -127,6 +127,17 @@ def test_a_heading_stays_with_the_next_paragraph(lead: str) -> None:
     assert parts[2] == long.strip()
 
 
+def test_code_keeps_its_indentation() -> None:
+    """S0.60: on the first line of a paragraph, too, and after empty lines with spaces."""
+    code = "    retry:\n        times: 5\n\n      - the proxy drops uploads"
+    text = f"Set this:\n \n\n{code}\n"
+    assert [*passages(text)] == [f"Set this:\n\n{code}"]
+    quoted = asked("How many times to retry uploads?", [("a1", "assistant", text)])
+    assert "\n>         times: 5\n>\n>       - the proxy" in quoted["answerMarkdown"]
+    assert [*passages(f"\n{code}")] == [code]
+    assert [*passages(" \n\t\n")] == []
+
+
 def test_an_answer_in_a_long_message_is_not_lost() -> None:
     """S0.60: one with all terms is before a short message with one of them, and sure if alone."""
     ends = ("a2", "assistant", "The button works."), ("a3", "assistant", "Login works.")
