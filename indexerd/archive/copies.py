@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
-from itertools import count
+from itertools import count, islice
 from mmap import mmap
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -113,12 +113,9 @@ class Archive:
         return self.source_of(path) or next(known, None)
 
     def sides(self, source: Source) -> list[Source]:
-        """List a session's other files, in the directory with its file's name: tools' results."""
-        found: list[Source] = []
-        for folder, _, names in os.walk(source.path.removesuffix(".jsonl")):
-            paths = (f"{folder}/{name}" for name in names if not name.endswith(".jsonl"))
-            found += [Source(source.root, path) for path in paths if os.path.isfile(path)]  # noqa: PTH113 - never raises
-        return [*filter(self.has_room, found[:SIDE_FILES_MAX])]
+        """List a session's other files that are not too large to copy."""
+        found = (Source(source.root, path) for path in side_files(source.path))
+        return [*filter(self.has_room, islice(found, SIDE_FILES_MAX))]
 
     # -- copying
 
@@ -339,6 +336,14 @@ class Archive:
         for path in self.directory.rglob(".*"):
             if path.name.endswith((".new", ".tmp")):
                 path.unlink(missing_ok=True)
+
+
+def side_files(path: str) -> Iterator[str]:
+    """Yield a session's other files, in the directory with its file's name: tools' results."""
+    own = path.removesuffix(".jsonl")
+    for folder, _, names in () if Path(own).is_symlink() else os.walk(own):
+        paths = (f"{folder}/{name}" for name in names if not name.endswith(".jsonl"))
+        yield from filter(os.path.isfile, paths)  # never raises
 
 
 def _original(below: str) -> Source:

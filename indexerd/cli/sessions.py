@@ -359,14 +359,14 @@ def tag(ref: str, tags: tuple[str, ...], remove: tuple[str, ...]) -> str:
 @cli.command(
     cli.REF,
     cli.flag("--yes", "Do not ask for confirmation."),
-    cli.flag("--transcript", "Also delete the agent's own session file."),
+    cli.flag("--transcript", "Also delete the agent's own session files."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool) -> int:
-    """Forget a session, and do not read it again.
+    """Forget a session and its sub-agents, and do not read them again.
 
     This cannot be undone. It removes the session's name, summary, digests and searchable text,
     your title, tags, labels and notes, and its copies in the archive; in a fleet, on all machines.
-    The agent's own file stays, unless you pass --transcript.
+    The agent's own files stay, unless you pass --transcript.
     """
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
@@ -378,10 +378,15 @@ def purge(ref: str, *, yes: bool, transcript: bool) -> int:
     answer = call("purge", params)
     if not cli.as_json(answer):
         put(map(render.exact, answer["removed"]))
-        aside(f"forgotten: {safe(answer['sessionId'])}")
+        aside(f"forgotten: {safe(answer['sessionId'])}{_with_subagents(answer)}")
     for file in answer.get("notRemoved", ()):
         aside(f"not removed: {render.exact(file['path'])}: {safe(file['reason'])}")
     return 1 if answer.get("notRemoved") else 0
+
+
+def _with_subagents(purged: dict[str, Any]) -> str:
+    count = len(purged.get("subagents", ()))
+    return f" and its {count} sub-agent{'s' * (count > 1)}" if count else ""
 
 
 def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
@@ -395,7 +400,7 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     for path in planned["files"]:
         aside(f"  {render.exact(path)}")
     last = "Also delete the agent's own file?"
-    first = "Forget this session? This cannot be undone."
+    first = f"Forget this session{_with_subagents(planned)}? This cannot be undone."
     first += "" if transcript else " The agent's own file stays, and is not read again."
     questions = [first, *([last] if transcript else ())]
     return all(click.confirm(question, err=True) for question in questions)

@@ -161,12 +161,7 @@ class Answers:
 
     def _spent_below(self, session_id: str) -> Row:
         """Sum up what a session's sub-agents cost, those of theirs included."""
-        level, found = {session_id}, set[str]()
-        while level:
-            links = self._store.links("parent", level)
-            level = {link.session_id for link in links if link.subagent} - found
-            found |= level
-        rows = self._store.get_many(found).values()
+        rows = self._store.get_many(self._store.subagents(session_id)).values()
         keys = ("costUsd", "costEstimatedUsd")
         costs = {key: round(sum(row.get(key) or 0 for row in rows), 6) for key in keys}
         costs["unpricedTokens"] = sum(map(_unpriced, rows))

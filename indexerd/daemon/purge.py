@@ -1,20 +1,21 @@
 """`purge`: remove our files about a session, and do not read it again.
 
 The session is recorded as forgotten before anything is removed, so an interrupted purge can be
-repeated with its id. The agent's own file is removed only on request; forks and sub-agents stay.
+repeated with its id. Its sub-agents go with it, and forks stay. The agent's own files are removed
+only on request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from indexerd.agents import ADAPTERS
-from indexerd.archive.copies import Archive, Source
+from indexerd.archive.copies import Archive, Source, side_files
 from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.pipeline import Pipeline
@@ -59,16 +60,28 @@ class Purge:
             if agent is None:
                 row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
                 session_id, agent = row["sessionId"], row["agent"]
-            target = await self.pipeline.read(self._target, session_id, agent, row)
-            if args.transcript:
-                _check_transcript(target)
+            targets = await self.pipeline.read(self._targets, session_id, agent, row)
+            for target in targets if args.transcript else ():
+                _check_transcript(target, {each.session_id for each in targets})
+            answer: Row = {"sessionId": session_id}
+            if below := [each.session_id for each in targets[1:]]:
+                answer["subagents"] = below
             if args.dry_run:
-                transcripts = filter(os.path.lexists, target.transcripts if args.transcript else ())
-                paths = [*target.ours, *target.copies, *transcripts]
+                paths = list[Path]()
+                for target in targets:
+                    transcripts = target.transcripts if args.transcript else ()
+                    paths += [*target.ours, *target.copies, *filter(os.path.lexists, transcripts)]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
-                return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
-            by = args.by or "socket"
-            return await self._remove(target, by=by, transcript=args.transcript)
+                return answer | named | {"files": [*map(str, paths)]}
+            removed, kept = list[Path](), list[Row]()
+            for target in targets:
+                by = args.by or "socket"
+                paths, reasons = await self._remove(target, by=by, transcript=args.transcript)
+                removed, kept = [*removed, *paths], [*kept, *reasons]
+            await self._erase()
+            answer |= {"removed": [*map(str, removed)]}
+            answer |= {"transcriptRemoved": args.transcript and not kept}
+            return answer | ({"notRemoved": kept} if kept else {})
 
     async def learn(self, purged: dict[str, str]) -> None:
         """Forget sessions that were purged on another machine; each with its agent."""
@@ -85,7 +98,10 @@ class Purge:
             if known:
                 await self._erase()
 
-    async def _remove(self, target: _Target, *, by: str, transcript: bool = False) -> Row:
+    async def _remove(
+        self, target: _Target, *, by: str, transcript: bool = False
+    ) -> tuple[list[Path], list[Row]]:
+        """Forget one session; return the removed files, and those that were kept, with reasons."""
         session_id, pipeline, library = target.session_id, self.pipeline, self.pipeline.library
         if target.row:
             await asyncio.to_thread(self.forgotten.add, session_id, target.agent, by=by)
@@ -106,8 +122,6 @@ class Purge:
         await pipeline.indexer.note_retry(session_id)
         await self.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)
-        if by != "fleet":  # `learn` does it once
-            await self._erase()
         kept = list[Row]()
         for path in target.transcripts if transcript else ():
             if why := await asyncio.to_thread(_remove_transcript, path):
@@ -117,8 +131,14 @@ class Purge:
         done = transcript and not kept
         fields = {"session": session_id, "count": len(removed), "by": by}
         pipeline.bus.log("session.purged", fields | {"transcript": done})
-        answer = {"sessionId": session_id, "removed": [*map(str, removed)]}
-        return answer | {"transcriptRemoved": done} | ({"notRemoved": kept} if kept else {})
+        return removed, kept
+
+    def _targets(self, session_id: str, agent: str, row: Row) -> list[_Target]:
+        """Find a session and all its sub-agents, in the thread that owns the library."""
+        store = self.pipeline.library.store
+        below = store.get_many(store.subagents(session_id))
+        found = (self._target(each, old.get("agent", ""), old) for each, old in below.items())
+        return [self._target(session_id, agent, row), *found]
 
     def _target(self, session_id: str, agent: str, row: Row) -> _Target:
         """Find a session's files, in the thread that owns the library."""
@@ -137,7 +157,7 @@ class Purge:
         own = {base_name(path) for path in paths}
         infos = (info for info in owners.infos() if info.session_id != session_id)
         dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
-        transcripts = [*map(Path, paths)]
+        transcripts = [Path(each) for path in paths for each in (path, *side_files(path))]
         return _Target(session_id, agent, row, homes, ours, transcripts, copies, dependents)
 
     async def _erase(self) -> None:
@@ -152,9 +172,9 @@ class Purge:
             raise
 
 
-def _check_transcript(target: _Target) -> None:
-    """Raise UsageError if the agent's own file must not be removed."""
-    agent, dependents = target.agent, target.dependents
+def _check_transcript(target: _Target, purged: Collection[str]) -> None:
+    """Raise UsageError if the agent's own file must not be removed; `purged`: ids that go too."""
+    agent, dependents = target.agent, [each for each in target.dependents if each not in purged]
     if machine := target.row.get("machine"):
         hint = f"purge it with --transcript on {machine}"
         raise UsageError(f"its transcript is on {machine}", hint=hint)

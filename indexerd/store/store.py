@@ -543,6 +543,15 @@ class StateStore:
         rows = self._read(lambda db: [row for values in keys for row in db.execute(sql, values)])
         return [Link(session_id, above, born, bool(sub)) for session_id, above, born, sub in rows]
 
+    def subagents(self, session_id: str) -> list[str]:
+        """Return a session's sub-agents, those of theirs included."""
+        level, found = [session_id], dict[str, None]()
+        while level:
+            below = [link.session_id for link in self.links("parent", level) if link.subagent]
+            level = [each for each in dict.fromkeys(below) if each not in (session_id, *found)]
+            found |= dict.fromkeys(level)
+        return [*found]
+
     def text_hashes(self) -> dict[str, int]:
         return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
 

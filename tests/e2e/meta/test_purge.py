@@ -203,3 +203,36 @@ def test_a_file_that_cannot_be_removed_is_reported(world: World) -> None:
         reason = {"path": str(gone.path), "reason": "it no longer exists"}
         assert (done["transcriptRemoved"], done["notRemoved"]) == (False, [reason])
         assert done["removed"] == [str(world.metas / f"{gone.id}.meta.json")]
+
+
+def test_sub_agents_go_with_their_session(world: World, home: Path) -> None:
+    """S2.23: theirs too, and with the transcript those of all, and tools' results."""
+    session, other = ClaudeSession(home), ClaudeSession(home)
+    other.turn("Look.")
+    session.prompt(f"Find the {SECRET}.")
+    call = session.call("Agent", prompt=f"Look for the {SECRET}.")
+    above, below = session.helper("agent-a0b1c2d3"), session.helper("agent-e4f5a6b7")
+    above.turn(f"Look for the {SECRET}.")
+    below.turn("Look in the box.")
+    spawned = {"toolUseId": call, "agentType": "Explore", "description": SECRET}
+    about = above.path.with_suffix(".meta.json")
+    about.write_text(json.dumps(spawned))
+    output = session.path.with_suffix("") / "tool-results/one.txt"
+    output.parent.mkdir()
+    output.write_text(SECRET)
+    session.result(call)
+    session.say("Found.")
+    ids = {above.id, below.id}
+    with world.daemon():
+        for each in (session, above, below):
+            wait(world, each.id, subagent=each is not session)
+        planned = world.call("purge", ref=session.id, dryRun=True, transcript=True)
+        assert set(planned["subagents"]) == ids
+        files = {session.path, above.path, below.path, about, output}
+        assert files <= {*map(Path, planned["files"])}
+        assert "and its 2 sub-agents?" in world.on_terminal("purge", session.id, typed="n\n")
+        done = world.run("purge", session.id, "--yes", "--transcript", "--json")
+        assert (set(done["subagents"]), done["transcriptRemoved"]) == (ids, True)
+        assert (holding(SECRET, home), other.path.exists()) == (set(), True)
+        assert set(listed(world)) == {other.id}
+        assert {row["session"] for row in logged(world, "session.purged")} == {session.id, *ids}
