@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
 _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
-    "not_found": (3, False, "`indexerd list --all` shows every session"),
+    "not_found": (3, False, "`indexerd list --all` lists all projects' sessions"),
     "ambiguous_reference": (3, False, "use the session id, or more of what you typed"),
     "invalid_meta": (1, False, "`indexerd index REF --force` rewrites it"),
     "session_empty": (1, False, "there is no conversation in it yet"),

@@ -75,7 +75,8 @@ class Summarizer:
             wish = Wish(self._safe(wish.focus), self._safe(wish.instead))
             wish = await self._consult_hook(base, wish)
             work = partial(self._by_model, text, base, wish)
-            summary, model = await first_usable(self._services.summarizers(), work)
+            models = self._services.summarizers()
+            summary, model = await first_usable(models, work, awaited=self._manual)
         except errors.ModelError as bad:
             if self._manual and bad.kind not in ("budget_exhausted", "model_unavailable"):
                 bad.hint = "try again later, or use another model: [digest] model"

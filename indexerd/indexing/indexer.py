@@ -237,7 +237,7 @@ class Indexer:
                 again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
             )
 
-        metadata, model = await first_usable(models, ask_model)
+        metadata, model = await first_usable(models, ask_model, awaited=False)
         meta = _meta_file(snapshot, metadata, model.key, calls, self.budget.clock())
         written = await asyncio.to_thread(
             self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp

@@ -25,6 +25,7 @@ from indexerd.errors import (
     ModelUnavailableError,
     OutputInvalidError,
     ProviderDeniedError,
+    ProviderError,
     RefusedError,
 )
 from indexerd.models.base import Model, Reply
@@ -50,12 +51,13 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 async def first_usable(
-    models: Sequence[Model], ask_model: Callable[[Model], Awaitable[_T]]
+    models: Sequence[Model], ask_model: Callable[[Model], Awaitable[_T]], *, awaited: bool
 ) -> tuple[_T, Model]:
     """Ask the first usable model; raise the last model's error if there is none.
 
     A model that its provider does not serve is skipped. After a refusal, a prompt that is too long
-    or a spent budget, only local models are asked. Any other failure is raised at once.
+    or a spent budget, only local models are asked; after a failure of the provider, too, if a user
+    waits (`awaited`). Any other failure is raised at once.
     """
     rest = list(models)
     error: ModelError = ModelUnavailableError("no configured model can be used")
@@ -65,7 +67,9 @@ async def first_usable(
             return await ask_model(model), model
         except (ProviderDeniedError, ModelUnavailableError) as bad:
             error = bad
-        except (BudgetError, RefusedError, ContextTooLargeError) as bad:
+        except (BudgetError, RefusedError, ContextTooLargeError, ProviderError) as bad:
+            if isinstance(bad, ProviderError) and not awaited:
+                raise
             error, rest = bad, [other for other in rest if not other.remote]
     raise error
 

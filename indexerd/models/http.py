@@ -100,6 +100,8 @@ class RemoteModel:
             raise
         except (TimeoutError, httpx2.ReadTimeout):
             fault = DeadlineError(f"{self.provider}: no full answer within {timeout:g} s")
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            fault = ProviderError(f"{self.provider}: its server cannot be reached")
         except Exception as bad:  # noqa: BLE001 - its text may quote the body
             fault = ProviderError(f"{self.provider}: the call failed ({type(bad).__name__})")
         else:

@@ -310,7 +310,7 @@ class Questions:
         try:
             async with asyncio.timeout(seconds):
                 models = self._services.models()
-                answer, model = await first_usable(models, partial(self._ask, run))
+                answer, model = await first_usable(models, partial(self._ask, run), awaited=True)
         except TimeoutError:
             hint = "ask again, or raise [query] timeout_seconds"
             raise errors.DeadlineError(f"no answer within {seconds:g} s", hint=hint) from None

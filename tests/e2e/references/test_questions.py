@@ -117,6 +117,22 @@ def test_a_remote_models_citations_are_verified(world: World) -> None:
     assert [row["success"] for row in rows] == [False, True]
 
 
+def test_the_built_in_model_answers_for_a_server_that_is_down(world: World) -> None:
+    """S0.27: questions and hand-offs do not wait for it; indexing does (S0.24)."""
+    url = {"INDEXERD_PROVIDERS__OPENAI__BASE_URL": json.dumps("http://127.0.0.1:1/v1")}
+    world.env |= url | {"INDEXERD_MODEL_KEYS": '["openai/first", "local/extractive"]'}
+    session = session_about_alerts(world)
+    with world.daemon():
+        world.seen(session)
+        found = world.call("query_session", session=session.id, question="Where do alerts go?")
+        assert "alerts.log" in found["answerMarkdown"]
+        assert found["usage"]["model"] == "local/extractive"
+        assert "alerts.log" in world.call("compact", ref=session.id, handoff=True)["summary"]
+        error = world.run("index", session.id, "--force", "--wait", "--json", code=75)["error"]
+        assert error["code"] == "provider_unavailable"
+        assert error["message"].endswith("its server cannot be reached")
+
+
 MAX_BYTES = 160_000
 GOOD = {"answerMarkdown": "It is so.", "confidence": "high", "citations": []}
 
