@@ -162,7 +162,7 @@ def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:
         message
         for message in entry.speeches
         if message.role not in (*_PROMPTS, "compactionSummary")
-        and not (summary and "".join(message.texts).endswith(summary))
+        and not (summary and summary in "".join(message.texts))
     )
 
 

@@ -206,3 +206,28 @@ def test_failed_or_denied_results_mark_their_calls() -> None:
     found = [entry.failed for entry in entries(data, Kind.TOOL)]
     assert found == [("t1",), (), ("t3", "t4")]
     assert state.turn is Turn.OPEN
+
+
+CONTINUED = "This session is being continued from a previous conversation that ran out of context."
+PLEASE = "Please continue the conversation from where"
+KEPT = "The messages after this summary are the newest ones."
+ASIDE = "If you need specific details from before compaction (like code), read: /home/me/a.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (" The conversation is summarized below:\n", f".\n{PLEASE} we left it off. Go on."),
+        (" The summary below covers the earlier portion.\n\n", f"\n\n{ASIDE}"),
+        ("\n", f"\n\n{ASIDE}\n{PLEASE[7:].capitalize()} it left off. Go on.\n\n{KEPT}"),
+        ("\n\n<system-reminder>\nEdit\n</system-reminder>\n", ""),
+    ],
+)
+def test_a_summary_is_shown_without_what_the_client_puts_around_it(before: str, after: str) -> None:
+    """S1.19: the model gets all of it."""
+    bare = f"Summary:\n1. He said: {PLEASE} we left off.\n2. {ASIDE}\n3. It is done"
+    text = f"{CONTINUED}{before}{bare}{after}"
+    entry = read(user("c1", None, text, isCompactSummary=True), "c1")
+    assert entry.text.rstrip(".") == bare
+    assert entry.as_sent == (text,)
+    assert read(user("c1", None, CONTINUED, isCompactSummary=True), "c1").text == CONTINUED

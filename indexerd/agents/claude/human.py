@@ -51,8 +51,9 @@ _OUTPUT = (
     "<user-memory-input>",
     "Caveat: The messages below",
 )
+_CONTINUED = "This session is being continued from a previous conversation"
 _OPENINGS = (
-    ("This session is being continued from a previous conversation", Kind.COMPACTION),
+    (_CONTINUED, Kind.COMPACTION),
     (("[Request interrupted", "Operation stopped by hook"), INTERRUPTED),
     ("<bash-input>", Kind.BASH),
     ("## Context Usage\n", Kind.CUSTOM),
@@ -75,6 +76,14 @@ _SEEN = re.compile(
 _REFUSED = re.compile(
     r"Unknown (?:skill|slash command): [\w:-]+"
     r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\.[^\n]*"
+)
+_BEFORE_SUMMARY = re.compile(
+    rf"{_CONTINUED}[^\n]*\s*(?:<system-reminder>.*?</system-reminder>\s*)?", re.DOTALL
+)
+_AFTER_SUMMARY = re.compile(
+    r"(?:If you need specific details from before compaction[^\n]*\s*)?"
+    r"(?:(?:Please c|C)ontinue the conversation from where (?:we|it) left[^\n]*\s*)?"
+    r"(?:The messages after this summary are [^\n]*\s*)?\Z"
 )
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _PLAN = "Implement the following plan:"
@@ -307,7 +316,9 @@ def _unwrapped(text: str, space: str | None = None) -> str:
 
 
 def shown(text: str) -> str:
-    """Return what a person sees of a text by the client: a command, its output, a notice."""
+    """Return what a person sees of a text by the client: a command, its output, a summary."""
+    if text.startswith(_CONTINUED):
+        return _AFTER_SUMMARY.sub("", _BEFORE_SUMMARY.sub("", text, 1)).strip() or text
     if text.startswith(_COMMAND):
         name = _in_tag(text, "name") or _in_tag(text, "message")
         return f"{name} {_in_tag(text, 'args')}".rstrip()

@@ -61,7 +61,7 @@ def read(data: bytes, entry_id: str) -> Entry:
     role = string(message.get("role")) or kind if talks else None
     role = "toolResult" if results and is_user else "custom" if what.kind is Kind.CUSTOM else role
     texts = seen = tuple(_texts(line, what, content))
-    if what.kind in (Kind.CUSTOM, Kind.SYSTEM) or what.code == PROMPTED:
+    if what.kind in (Kind.CUSTOM, Kind.SYSTEM, Kind.COMPACTION) or what.code == PROMPTED:
         seen = (task,) if task else tuple(filter(None, map(shown, texts)))
     hook = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
     sent = (f"<system-reminder>\n{hook}\n</system-reminder>",) if hook else texts
