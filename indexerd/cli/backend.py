@@ -245,8 +245,10 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         where = ": ".join(filter(None, (problem["file"], problem["key"])))
         aside(f"  {safe(shown_path(where), 8000)}: {safe(problem['message'], 8000)}")
     for session in getattr(bad, "candidates", ()):
-        day = session.get("modifiedAt", "")[:10]
-        aside(f"  {safe(session.get('sessionId'))}  {safe(session.get('name'))}  {day}".rstrip())
+        known = [session.get(key) for key in ("sessionId", "name", "cwd", "modifiedAt")]
+        session_id, name, cwd, at = (safe(text or "") for text in known)
+        place = cwd.rstrip("/").rpartition("/")[2]  # whole paths may have secrets
+        aside("  ".join(filter(None, ("  " + session_id, name, place, at[:16].replace("T", " ")))))
     hints = [problem["hint"] for problem in problems] or [bad.hint]
     for hint in dict.fromkeys(hints):
         aside(f"hint: {safe(hint)}")

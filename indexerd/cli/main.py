@@ -155,7 +155,7 @@ class Lazy(click.Group):
 
 @click.command(
     cls=Lazy,
-    commands=dict.fromkeys(COMMANDS),
+    commands=dict.fromkeys(COMMANDS.keys() - {"purge"}),  # suggested for a typo
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -257,6 +257,12 @@ def status(answer: Any) -> Iterator[str]:
     kinds = {"subagents": "of sub-agents"}
     parts = [f"{number:,} {kinds.get(kind, kind)}" for kind, number in answer["kinds"].items()]
     facts = {"watches": watches, "models": answer["models"]["usable"]}
+    used = answer["budget"]
+    facts["budget"] = f"{dollars(used['usd'])} of {dollars(used['dailyUsd'])}, "
+    facts["budget"] += f"{used['calls']:,} of {used['dailyCalls']:,} calls today"
+    facts["budget"] += (
+        f", {unknown:,} at an unknown price" if (unknown := used["unpricedCalls"]) else ""
+    )
     facts["sessions"] = f"{answer['sessions']:,}" + (f" ({', '.join(parts)})" if parts else "")
     yield from render.fields(answer | facts, _STATUS)
     if soon := answer["deletedSoon"]:
@@ -291,7 +297,7 @@ def index(
 
 def _outcome(answer: dict[str, Any]) -> str:
     if "status" in answer:
-        few = "not indexed: too few new prompts; --force indexes it anyway"
+        few = "nothing to do: too few new prompts; --force indexes it anyway"
         return few if answer["status"] == "below_threshold" else str(answer["status"])
     if "queued" in answer:
         number = len(answer["queued"])
@@ -447,7 +453,7 @@ def resume(ref: str | None, *, run: bool) -> Iterable[str]:
     if ref is None:
         return picked()
     row = cli.current().call("get", {"ref": ref, "cwd": project()})["session"]
-    return [*_opened(row, run=run)][1:]
+    return _opened(row, run=run, headed=False)
 
 
 def picked() -> Iterable[str]:
@@ -475,7 +481,7 @@ def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterabl
     return _opened(max(rows, key=lambda row: row["modifiedAt"]), run=run)  # pinned ones come first
 
 
-def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
+def _opened(row: dict[str, Any], *, run: bool, headed: bool = True) -> Iterator[str]:
     """Print a session and its command, or run the command; NotFoundError if its file is gone."""
     command = str(row.get("resume") or "")
     if row.get("copyOnly"):
@@ -501,7 +507,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - the command is one for a shell
     answer = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
     if not cli.as_json(answer):
-        yield from render.heading(row["name"], f"  {row['sessionId']}")
+        yield from render.heading(row["name"], f"  {row['sessionId']}") if headed else ()
         yield render.exact(command)
 
 

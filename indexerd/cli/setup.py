@@ -84,7 +84,7 @@ def _service(action: str, *args: Any) -> int:
     host = services.Host(os.environ, Path.home(), os.getuid())
     done = getattr(services, action)(host, *args)
     if not as_json(asdict(done) | {"path": str(done.path)}):
-        state = "installed" if done.installed else "not installed"
+        state = "installed" if done.installed else "removed" if done.changed else "not installed"
         put([f"{state}: {done.path}", "running" if done.running else "not running"])
         put(render.fields(done.details))
         for note in done.notes:

@@ -63,6 +63,8 @@ def tree(answer: Any) -> Iterator[str]:
         mark = ">" if node["id"] == answer["leafId"] else "*" if node["active"] else " "
         node["mark"] = "  " * min(levels[at], render.DEEPEST) + f"{mark} "
     yield from _entries(nodes, answer["idLength"])
+    if not nodes:
+        aside("no entries, or none that match")
     for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
 

@@ -87,7 +87,7 @@ class FleetPart:
                 from indexerd.fleet.member import DaemonSide, Machine  # noqa: PLC0415 - see above
                 from indexerd.fleet.outbox import Outbox  # noqa: PLC0415 - see above
             except ImportError as bad:
-                hint = "install it: pip install 'indexerd[fleet]'"
+                hint = "docs/FLEET.md says how to install it"
                 raise UsageError(f"the fleet needs the package {bad.name}", hint=hint) from None
             pipeline, library = self.pipeline, self.pipeline.library
             parts = library.index, library.shared, self.purge.forgotten.agents

@@ -134,7 +134,7 @@ class Names:
         Without `fuzzy`, only an id or an exact name resolves; others are candidates of the error.
         Raises UsageError (no reference), NotFoundError, AmbiguousError.
         """
-        ref = ref.strip()
+        ref = ref.strip().removeprefix("@@")  # as it is typed in prompts
         if not ref or len(ref) > _REF_MAX:
             hint = f"an id, the first {PREFIX_MIN} or more characters of one, or a name"
             raise UsageError("not a session reference", hint=hint)

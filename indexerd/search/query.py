@@ -377,10 +377,10 @@ def parse(query: str) -> ParsedQuery:
     )
     if text.startswith("re:"):
         return ParsedQuery(find=_pattern(text[3:].strip()))
+    if text.count('"') % 2:  # an unbalanced quote is an ordinary character
+        text = text.replace('"', " ").strip()
     if not text:
         return ParsedQuery(problem="there is nothing to search for")
-    if text.count('"') % 2:  # an unbalanced quote is an ordinary character
-        text = text.replace('"', " ")
     parts = [(quoted or bare, bool(quoted)) for quoted, bare in _PARTS.findall(text)]
     typed = [
         (word, quoted)

@@ -675,8 +675,9 @@ def _slashed(path: str) -> str:
 
 
 def _listed(tags: Iterable[str]) -> str:
-    """Write tags so that each can be found whole, in any case."""
-    return "".join(f"\n{replace_surrogates(tag).strip().casefold()}\n" for tag in tags)
+    """Write tags so that each can be found whole, in any case, with and without a "#"."""
+    words = (replace_surrogates(tag).strip().removeprefix("#").casefold() for tag in tags)
+    return "".join(f"\n{word}\n" for word in words)
 
 
 def _of_lists(

@@ -94,7 +94,8 @@ def test_an_ambiguous_reference_is_an_error_with_candidates(home: Home, command:
     assert (told.returncode, told.stdout) == (3, "")
     for session in home.twins:
         row = home.world.row(session.id)
-        line = f"  {session.id}  Deploy  {row['modifiedAt'][:10]}\n"
+        place, at = row["cwd"].rpartition("/")[2], row["modifiedAt"][:16].replace("T", " ")
+        line = f"  {session.id}  Deploy  {place}  {at}\n"
         assert line in told.stderr
 
 
@@ -194,7 +195,7 @@ def test_as_sent_is_the_prompt_without_secrets(home: Home) -> None:
 
 
 def test_index_says_what_it_did(home: Home) -> None:
-    assert home.ix("index", home.retry.id).stdout.startswith("not indexed: too few new prompts")
+    assert home.ix("index", home.retry.id).stdout.startswith("nothing to do: too few new prompts")
     assert home.json("index", home.cache.id, "--force") == {"status": "queued"}
     found = home.json("index", home.evil.id, "--force", "--wait")
     assert found["status"] == "indexed"
