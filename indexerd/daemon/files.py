@@ -91,9 +91,10 @@ class SessionFile:
         source, old = source_of(self.agent, self.path), self.cursor
         whole = wake and source.load is not None  # a reading itself says whether it changed
         if asleep := self.state is None:
-            self.unnoted = source.compare(self.path, old) if old and not whole else Verdict.CONTINUE
-            if old is not None and self.unnoted is Verdict.SAME and not wake:
+            found = source.compare(self.path, old) if old and not whole else Verdict.CONTINUE
+            if old is not None and found is Verdict.SAME and not wake:
                 return Read(Verdict.SAME)
+            self.unnoted = self.unnoted if self.unnoted is Verdict.RESTART else found
             self._tail = None
         tail = self._tail = self._tail or source.tail()
         read = tail.read(self.path)
@@ -438,6 +439,8 @@ class Files:
         before = self.changed.get(update.session_id)
         if before and before.old:  # two updates since the last flush
             update = replace(update, old=before.old)
+        if before and before.verdict is Verdict.RESTART:
+            update = replace(update, verdict=before.verdict)
         self.changed[update.session_id] = update
 
     def recount(self, session_ids: Iterable[str]) -> None:

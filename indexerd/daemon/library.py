@@ -32,7 +32,7 @@ from indexerd.settings import Settings
 from indexerd.sources.projects import Projects
 from indexerd.sources.roots import SUFFIXES, SessionRoot, session_roots
 from indexerd.sources.scan import ScanResult, SessionDiscovery
-from indexerd.sources.tail import Look
+from indexerd.sources.tail import Look, Verdict
 from indexerd.store.store import StateStore
 
 STEP_BYTES = 4 << 20  # read in one step, before other work gets its turn
@@ -282,6 +282,8 @@ class Library:
             del files.changed[session_id]
         self.changed += 1
         self.texts.want(filter(info, updates))
+        updated = updates.items()
+        self.texts.rewritten |= {key for key, new in updated if new.verdict is Verdict.RESTART}
         return [
             replace(update, info=info(key), row=rows.get(key)) for key, update in updates.items()
         ]

@@ -70,6 +70,7 @@ class TextIndexer:
     # Whether a session was forked from one that is here: what it copied counts there.
     is_fork: Callable[[SessionInfo], bool]
     ripe: bool = False  # whether a commit is due
+    rewritten: set[str] = field(default_factory=set)  # sessions whose old texts may have changed
     _unread: dict[str, None] = field(default_factory=dict)  # sessions with unread text
     _pass: int = 0  # how many of them this pass has left to read; later ones wait for the next
     _ripened: float = 0.0  # when a commit was last due, on the monotonic clock
@@ -167,6 +168,7 @@ class TextIndexer:
         progress.last = state.ids[progress.words - 1] if progress.words else ""
         sign = _sign(info) if is_last else 0
         self.index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
+        self.rewritten.discard(session_id)
         if facts is not None:
             self.publish(session_id, facts, usage)
         if is_last and replace:  # most likely no agent is working in it
@@ -186,6 +188,7 @@ class TextIndexer:
         is_same = progress.words <= len(state) and (
             not progress.words or state.ids[progress.words - 1] == progress.last
         )
+        is_same = is_same and info.session_id not in self.rewritten
         # With another `own`, other entries count as copied.
         if not is_same or (progress.own, progress.rules) != (own, _RULES):
             return _Progress(own, rules=_RULES)

@@ -223,7 +223,7 @@ def _compare(fd: int, old: Cursor, now: Look) -> Verdict:
     """Compare a file with its cursor; if its bytes agree, another inode means a moved file."""
     if old.matches(now):
         return Verdict.SAME
-    if now.size < old.size:
+    if now.size < old.size or (now.size == old.size and now.mtime_ns != old.mtime_ns):
         return Verdict.RESTART
     start = max(0, old.size - LAST_BYTES)
     head, last = _pread(fd, old.head_len, 0), _pread(fd, old.size - start, start)

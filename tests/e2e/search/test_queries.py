@@ -6,7 +6,7 @@ import pytest
 
 from indexerd.errors import UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, listed
+from tests.e2e.world import World, hit_by, listed, until
 
 IDS = ("0198aaaa-1111-7000-8000-000000000001", "0198aaaa-2222-7000-8000-000000000002")
 PLACES = {session_id: place for place, session_id in enumerate(IDS)}
@@ -151,3 +151,30 @@ def test_a_hit_that_lacks_words_says_so(running: World) -> None:
     found = running.call("search", query="red pear qzxvw")["hits"]
     assert {hit["words"] for hit in found} == {"2 of 3"}
     assert "2 of 3 words" in running.run("search", "red pear qzxvw")
+
+
+@pytest.mark.parametrize("new", ["*", "Y" * 9])  # shorter, or of the same length
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_a_user_removes_from_a_file_is_not_found_any_more(
+    world: World, new: str, *, runs: bool
+) -> None:
+    """S3.27: also if the ids of the entries stay, and if it happens while no daemon runs."""
+    session = world.session()
+    session.turn("The word is xylophone.", "I see.")
+    session.talk(2)  # too few prompts for a summary, which would have the word, too
+
+    def scrub() -> None:
+        text = session.path.read_text()
+        session.path.write_text(text.replace("xylophone", new))
+        assert text != session.path.read_text()
+
+    with world.daemon():
+        until(lambda: hit_by(world, "xylophone"), "the text")
+        if runs:
+            scrub()
+            until(lambda: not hit_by(world, "xylophone"), "its removal")
+    if not runs:
+        scrub()
+    with world.daemon():
+        until(lambda: not hit_by(world, "xylophone"), "its removal")
+        assert hit_by(world, "widget")
