@@ -57,10 +57,12 @@ def tree(answer: Any) -> Iterator[str]:
         del path[node["depth"] :]
         parents.append(path[-1] if path else -1)
         path.append(at)
+    path = [at for at, node in enumerate(nodes) if node["active"] and node.get("display", True)]
+    leaf = path[-1] if path else -1  # the last that is shown
     children, levels = Counter(parents), {-1: 0}
     for at, (node, parent) in enumerate(zip(nodes, parents, strict=True)):
         levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)
-        mark = ">" if node["id"] == answer["leafId"] else "*" if node["active"] else " "
+        mark = ">" if at == leaf else "*" if node["active"] else " "
         node["mark"] = "  " * min(levels[at], render.DEEPEST) + f"{mark} "
     yield from _entries(nodes, answer["idLength"])
     if not nodes:

@@ -148,14 +148,17 @@ class _Prompt:
         self._sections[session_id] = text
 
     async def _add_ancestors(self, row: Row, up: int, notes: list[str]) -> None:
+        passed = {row["sessionId"]}
         for _ in range(up):
             parent = self._known(row.get("parentSessionId"))
-            if parent is None:
+            if parent is None or parent["sessionId"] in passed:
                 named = row.get("parentSessionFile") or row.get("parentSessionId")
                 why = "whose parent is no longer known" if named else "which has no parent"
+                why = "whose parents are a circle" if parent else why
                 notes.append(f"ancestors end at {row['sessionId']}, {why}")
                 return
             row = parent
+            passed.add(row["sessionId"])
             await self._add_section(row)
 
     async def answers(self, refs: Sequence[Reference], ask: Ask) -> list[tuple[Row, str, Row]]:

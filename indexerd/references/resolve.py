@@ -145,6 +145,9 @@ class Names:
             return Match(begun.pop(), "prefix")
         is_id = _WHOLE_ID.fullmatch(ref) is not None
         if not is_id and (named := self._nearest(self._names.get(folded(ref), ()), cwd, exclude)):
+            whole = ref.casefold()  # "café" rather than "cafe"
+            exact = [key for key in named if whole in map(str.casefold, self._rows[key].aliases)]
+            named = exact or named
             live = named if len(named) == 1 else [key for key in named if self._rows[key].live]
             if len(live) != 1:
                 raise self._ambiguous(dict.fromkeys(named))

@@ -85,12 +85,22 @@ def candidates(names: Names | Callable[..., Match], ref: str, **more: Any) -> li
         ("  Confirm_button  refactor ", "name"),
         ("Ｃonfirm button refactor", "name"),  # noqa: RUF001 - full-width on purpose: NFKC
         ("Its former name", "name"),
+        ("@@confirm-button-refactor", "name"),  # as in a prompt
     ],
 )
 def test_ids_their_beginnings_and_names_are_found(ref: str, how: str) -> None:
     """S0.47, S0.48, S0.49: in any case, names as slugs, and every name of a session."""
     names = index(BUTTON._replace(aliases=(BUTTON.name, "Its former name")), *FEW[1:])
     assert names.resolve(ref) == (BUTTON.session_id, how, None)
+
+
+def test_a_whole_name_is_before_those_that_are_only_alike() -> None:
+    """S0.49: names are alike without accents and signs."""
+    accented, plain = session(1, "Naïve café"), session(2, "NAIVE CAFE!")
+    names = index(accented, plain)
+    assert names.resolve("naïve CAFÉ").session_id == accented.session_id
+    assert names.resolve("naive cafe!").session_id == plain.session_id
+    assert len(candidates(names, "naive-cafe")) == 2
 
 
 def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:

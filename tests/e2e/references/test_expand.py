@@ -129,6 +129,17 @@ def test_ancestors(running: World) -> None:
     assert line["failures"] == [f"@@{second.id}~3: {note}"]
     assert "failures" not in alone
     assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {note}")
+    third = first.fork()
+    header = json.loads(third.path.read_text().partition("\n")[0])
+    other = running.session(1, parentSession=str(third.path))
+    third.path.write_text(json.dumps(header | {"parentSession": str(other.path)}) + "\n")
+    third.turn("Each comes from the other.")
+    for session in (third, other):
+        running.seen(session)
+    line = expand(running, f"@@{third.id}~5")
+    assert line["message"]["details"]["sessionIds"] == [third.id, other.id]
+    note = f"ancestors end at {other.id}, whose parents are a circle"
+    assert line["references"][0]["notes"] == [note]
 
 
 def test_the_only_near_name_is_offered(running: World) -> None:
