@@ -35,6 +35,8 @@ def test_the_agents_own_command_is_printed(home: Home) -> None:
     """S3.13: alone on stdout for any reference, also without a daemon, and in the JSON answer."""
     expected = command_of(home.retry, home.api)
     assert home.ix("resume", "retry loop").stdout == expected + "\n"
+    shown = home.world.on_terminal("resume", "c0ffee02", columns=30)  # its heading would need two
+    assert shown == expected + "\n"
     alone = home.ix("resume", "c0ffee02", env=nowhere(home))
     assert (alone.returncode, alone.stdout) == (0, expected + "\n")
     assert home.json("resume", "c0ffee02") == {
