@@ -342,6 +342,7 @@ def _excerpt(text: str, spans: Sequence[Span], *, cut: bool) -> str:
         space = re.compile(r"\s").search(text, lo - 1, start)
         lo = space.end() if space else lo
     hi = min(len(text), lo + _BODY_MAX)
+    hi = next((min(e, hi + _BODY_MAX // 8) for b, e, _ in spans if b < hi < e), hi)  # a whole word
     pieces, at = list[str](), lo
     for begin, end, _ in spans:
         if at <= begin < hi and len(pieces) < _MARKS_MAX * 2:

@@ -63,6 +63,7 @@ def test_queries_match_words_in_any_order(
 def test_an_unbalanced_quote_is_no_quote() -> None:
     """A half-typed phrase searches for its words."""
     assert [term.text for term in parse('"confirm butt').terms] == ["confirm", "butt"]
+    assert parse('"').problem
     assert [term.text for term in parse('oak "elm ash" "fir').terms] == ["oak", "elm", "ash", "fir"]
 
 
@@ -81,6 +82,10 @@ def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
     text = f"A quarter, and an hour. {'filler words ' * 60}Every quarter of an hour, an hour."
     whole = "Every «quarter» «of» «an» «hour», an hour."
     assert shown('"quarter of an hour"', text).endswith(whole)
+    for length in range(130, 160):  # a match at the end is whole, too
+        late = shown("token wombat", f"The token of {'x' * length} wombat {'end ' * 80}")
+        assert "«w" not in late or "«wombat»" in late
+        assert len(late) <= SNIPPET_MAX
 
 
 def test_a_long_query_is_cut_with_a_warning() -> None:
