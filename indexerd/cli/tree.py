@@ -113,7 +113,7 @@ def branches(answer: Any) -> Iterator[str]:
     """List a session's branches by their last entries."""
     for tip in answer["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
-        tip["gist"] = render.without_signs(" ".join(filter(None, why)))
+        tip["gist"] = safe(render.without_signs(" ".join(filter(None, why))), 200)
         _shorten(tip, answer["idLength"], "leafId", "branchPointId")
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
     narrow = render.columns() < render.NARROW
