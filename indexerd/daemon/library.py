@@ -127,7 +127,11 @@ class Library:
     def home(self, session_id: str) -> str | None:
         """Return the directory where a session's meta file and sidecar are, or belong."""
         stat = self.metas.get(session_id)
-        return stat.directory if stat else self._meta_home(session_id)
+        if home := stat.directory if stat else self._meta_home(session_id):
+            return home
+        row = self.store.get(session_id) or {}  # its file may be gone
+        root = self.files.root_of(row.get("sessionFile", ""))
+        return root.meta if root and "machine" not in row else None
 
     def _meta_home(self, session_id: str) -> str | None:
         info = self.files.info(session_id)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from indexerd.daemon.answers import Answers, Row
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import IndexerdError, UsageError
-from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
+from indexerd.meta.sidecar import KNOWN, SET_MAX, Edited, absolute, edit, resume_block
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import directory_of
 from indexerd.privacy.redact import for_people, quotable
@@ -49,7 +49,7 @@ class Sidecars:
         wanted = params.ContextSet(set_name=args.set_name, items=args.items, mode=args.mode)
         if args.set_name.strip(" ") == "files":
             lost = await asyncio.to_thread(_missing, directory_of(row), args.items or [])
-            if lost:
+            if lost and len(args.items or []) <= SET_MAX:  # else that is the error
                 hint = "relative paths start at the session's directory"
                 raise UsageError(f"no such file: {', '.join(map(quotable, lost))}", hint=hint)
         edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))

@@ -69,6 +69,8 @@ class Renderer:
 
 def failure(bad: IndexerdError) -> Answer:
     error = {"code": bad.kind, "message": str(bad)} | bad.data()
+    if bad.kind == "not_found":  # its hints name commands
+        error["hint"] = "search_sessions finds sessions; list_branches and get_tree list entries"
     if near := error.pop("candidates", None):
         keys = ("sessionId", "name", "modifiedAt", "cwd")
         error["candidates"] = [{key: row[key] for key in keys if key in row} for row in near]
@@ -89,10 +91,17 @@ def bounded(answer: Answer) -> Answer:
     shown, cut = dict(answer), set[str]()
     while size(shown) + 200 > BYTES_MAX:
         largest = max(shown, key=lambda key: size(shown[key]))
-        value = shown[largest]
-        if isinstance(value, dict):
-            shown[largest] = dict([*value.items()][: len(value) // 2])
-        else:
-            shown[largest] = value[: len(value) * 9 // 10]
+        shown[largest] = _less(shown[largest])
         cut.add(largest)
     return shown | {"truncated": sorted(cut)} if cut else shown
+
+
+def _less(value: Any) -> Any:
+    """Return the beginning of a value; of a list's only item, one with less text."""
+    if isinstance(value, dict):
+        return dict([*value.items()][: len(value) // 2])
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        largest = max(value[0], key=lambda key: size(value[0][key]))
+        if isinstance(text := value[0][largest], str) and text:
+            return [value[0] | {largest: text[: len(text) * 9 // 10]}]
+    return value[: len(value) * 9 // 10]

@@ -65,6 +65,7 @@ _WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
 _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
 _NOTE = "\n[{} characters left out]\n"
+_HEADINGS = re.compile(r"(?m)^(?:#{1,6} .*|\(none\))$\n?")
 _FILES = re.compile(r"\n<(?:read|modified)-files>\n")
 
 
@@ -353,8 +354,8 @@ def _gist(
     """Return a branch's summary and its source: digest, agent, or ask (a prompt in it)."""
     named = _names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
-    if ours:  # first, because the user requested it
-        return _begin_of(ours), "digest"
+    if told := _HEADINGS.sub("", ours).strip():  # first, because the user requested it
+        return _begin_of(told), "digest"
     if tip.summary != ROOT:
         text = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
         return _begin_of(text), "agent"

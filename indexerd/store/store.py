@@ -31,10 +31,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from indexerd.agents import ADAPTERS
 from indexerd.client import is_windows_path
 from indexerd.disk import remove
 from indexerd.errors import AccessError, DamagedError, StateError, UsageError, WriteError
-from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.facts import SessionUsage
 from indexerd.sessions.family import Link
 from indexerd.sessions.info import SessionInfo, pack, unpack
@@ -650,7 +651,10 @@ def _conditions(*filters: Filter) -> tuple[list[str], list[str | float]]:
             else:
                 add("(project = ? OR project >= ? AND project < ?)", base or "/", *below)
         if agent is not None:
-            add("agent = ?", replace_surrogates(agent))
+            if agent not in ADAPTERS:
+                why = f"no such agent: {clean_line(agent, 40)}"
+                raise UsageError(why, hint=f"agents are {', '.join(ADAPTERS)}")
+            add("agent = ?", agent)
         if since is not None:
             moment = iso_ms(since)
             if moment == 0:

@@ -21,6 +21,7 @@ from indexerd.settings import Settings, read_config
 
 SECONDS = 20.0  # for an answer
 READ_SECONDS = 6.0  # for an answer that stored data can replace; a first scan may take 5 s
+SILENT_SECONDS = 10.0  # in which a daemon that gave no answer is not asked again for such
 RETRY_SECONDS = 1.0  # between attempts to subscribe
 
 Event = dict[str, Any]
@@ -39,7 +40,7 @@ class Daemon:
     ) -> None:
         self.where, self.env, self.home = where, env, home
         self.up = False
-        self._stored = stored
+        self._stored, self._silent_until = stored, 0.0
         self._pages: set[asyncio.Queue[Event]] = set()
 
     def settings(self) -> Settings:
@@ -51,10 +52,14 @@ class Daemon:
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
         """Ask the daemon, or else read stored data; only for methods that change nothing."""
-        try:
-            return await self.call(method, params, READ_SECONDS)
-        except (DaemonDownError, DeadlineError):
-            return await asyncio.to_thread(self._stored, method, dict(params))
+        if time.monotonic() > self._silent_until:
+            try:
+                return await self.call(method, params, READ_SECONDS)
+            except DaemonDownError:
+                pass
+            except DeadlineError:  # a page asks several times, and waits once
+                self._silent_until = time.monotonic() + SILENT_SECONDS
+        return await asyncio.to_thread(self._stored, method, dict(params))
 
     async def listen(self) -> AsyncIterator[Event]:
         """Yield whether the daemon runs, then its events."""

@@ -165,6 +165,21 @@ def test_large_answers_are_cut_and_say_so(daemon: Acting) -> None:
     )  # asked again, so the cursor matches the rows shown
 
 
+def test_a_very_long_message_is_cut_and_not_left_out(daemon: Acting) -> None:
+    """The next page begins before it."""
+    texts = ["One.", "Two.", "long words " * 4000]
+    recent = [{"n": n, "role": "user", "text": text} for n, text in enumerate(texts)]
+    known = {"sessionId": ID, "leafId": "e1", "segments": [], "recent": recent}
+    daemon.answers["history"] = known | {"fullMessageCount": 3, "foldedMessages": 0}
+    found = call(desk(daemon), "session_history", session=ID, full=True).structured_content
+    (last,) = found["recent"]
+    assert last["n"] == found["nextBefore"] == 2
+    assert last["content"].startswith("> long words long words")
+    assert 0.8 * BYTES_MAX < size(found) <= BYTES_MAX
+    found = call(desk(daemon), "session_history", session=ID, full=True, before=2)
+    assert [message["n"] for message in found.structured_content["recent"]] == [0, 1]
+
+
 def test_the_project_is_the_servers_directory_unless_said(daemon: Acting) -> None:
     daemon.answers["search"] = lambda params: {"hits": [] if "cwd" in params else [hit()]}
     found = call(desk(daemon), "search_sessions", query="x")

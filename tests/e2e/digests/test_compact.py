@@ -125,7 +125,8 @@ def test_an_abandoned_branch_is_summarized(running: World) -> None:
     (line,) = [json.loads(line) for line in path.read_text().splitlines()]
     assert (line["kind"], line["leafId"]) == ("branch", tip)
     tips = {tip["leafId"]: tip for tip in running.call("branches", ref=session.id)["tips"]}
-    assert tips[tip]["gist"] == line["content"][:1000].strip()
+    assert tips[tip]["gist"] == "- Try Redis for the alerts."  # without headings and "(none)"
+    assert line["content"].startswith("## Goal\n- Try Redis for the alerts.\n")
     assert tips[tip]["gistSource"] == "digest"
     assert "Redis" in line["content"]
     none = running.call("branch_summary", ref=session.id, leaf=str(session.last))

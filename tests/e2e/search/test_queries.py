@@ -118,6 +118,7 @@ def test_filters_alone_list_the_newest_sessions_first(running: World) -> None:
     ("query", "why"),
     [
         ("agent:nobody pear", "no such agent: nobody"),
+        ("agent:NOBODY", "no such agent: nobody"),
         ("since:soon", "not a time: soon"),
         ("pear since:7", "not a time: 7"),
         *((query, "re: ") for query in ("re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1")),
