@@ -37,7 +37,7 @@ class _Target(NamedTuple):
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
     transcripts: list[Path]
-    copies: list[Path]  # in the archive
+    sources: list[Source]  # of copies in the archive
     dependents: list[str]  # sessions whose history begins in its file
 
 
@@ -70,7 +70,11 @@ class Purge:
                 paths = list[Path]()
                 for target in targets:
                     transcripts = target.transcripts if args.transcript else ()
-                    paths += [*target.ours, *target.copies, *filter(os.path.lexists, transcripts)]
+                    paths += [
+                        *target.ours,
+                        *self._copies(target),
+                        *filter(os.path.lexists, transcripts),
+                    ]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
                 return answer | named | {"files": [*map(str, paths)]}
             removed, kept = list[Path](), list[Row]()
@@ -111,7 +115,7 @@ class Purge:
         removed: list[Path] = []
         for home in target.homes:
             removed += await asyncio.to_thread(self.writer.remove, home, session_id)
-        for copy in target.copies:
+        for copy in await asyncio.to_thread(self._copies, target):  # no more begin
             if copy not in removed:
                 await asyncio.to_thread(copy.unlink, missing_ok=True)
                 removed.append(copy)
@@ -142,7 +146,7 @@ class Purge:
 
     def _target(self, session_id: str, agent: str, row: Row) -> _Target:
         """Find a session's files, in the thread that owns the library."""
-        library, archive, copies = self.pipeline.library, self.archive, list[Path]()
+        library, archive, sources = self.pipeline.library, self.archive, list[Source]()
         meta, owners = library.metas.get(session_id), library.files.owners
         places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
         homes = [*map(Path, dict.fromkeys(places))]
@@ -152,13 +156,16 @@ class Purge:
         paths = paths or ([] if row.get("machine") else [row.get("sessionFile", "")])
         for file in paths:
             if root := library.files.root_of(file):
-                copies += archive.copies(archive.source_of(file) or Source(root.sessions, file))
+                sources.append(archive.source_of(file) or Source(root.sessions, file))
         paths = [file for file in paths if not archive.source_of(file)]
         own = {base_name(path) for path in paths}
         infos = (info for info in owners.infos() if info.session_id != session_id)
         dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
         transcripts = [Path(each) for path in paths for each in (path, *side_files(path))]
-        return _Target(session_id, agent, row, homes, ours, transcripts, copies, dependents)
+        return _Target(session_id, agent, row, homes, ours, transcripts, sources, dependents)
+
+    def _copies(self, target: _Target) -> list[Path]:
+        return [copy for source in target.sources for copy in self.archive.copies(source)]
 
     async def _erase(self) -> None:
         """Rebuild the index, so that its files no longer have the purged texts."""
