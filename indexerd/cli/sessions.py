@@ -258,11 +258,11 @@ def status(answer: Any) -> Iterator[str]:
     parts = [f"{number:,} {kinds.get(kind, kind)}" for kind, number in answer["kinds"].items()]
     facts = {"watches": watches, "models": answer["models"]["usable"]}
     used = answer["budget"]
-    facts["budget"] = f"{dollars(used['usd'])} of {dollars(used['dailyUsd'])}, "
-    facts["budget"] += f"{used['calls']:,} of {used['dailyCalls']:,} calls today"
-    facts["budget"] += (
-        f", {unknown:,} at an unknown price" if (unknown := used["unpricedCalls"]) else ""
-    )
+    spent = [f"{dollars(used['usd'])} of {dollars(used['dailyUsd'])}"]
+    spent.append(f"{used['calls']:,} of {used['dailyCalls']:,} calls today")
+    if used["unpricedCalls"]:
+        spent.append(f"{used['unpricedCalls']:,} at an unknown price")
+    facts["budget"] = ", ".join(spent)
     facts["sessions"] = f"{answer['sessions']:,}" + (f" ({', '.join(parts)})" if parts else "")
     yield from render.fields(answer | facts, _STATUS)
     if soon := answer["deletedSoon"]:

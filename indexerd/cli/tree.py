@@ -57,8 +57,8 @@ def tree(answer: Any) -> Iterator[str]:
         del path[node["depth"] :]
         parents.append(path[-1] if path else -1)
         path.append(at)
-    path = [at for at, node in enumerate(nodes) if node["active"] and node.get("display", True)]
-    leaf = path[-1] if path else -1  # the last that is shown
+    current = (at for at, node in enumerate(nodes) if node["active"] and node.get("display", True))
+    leaf = max(current, default=-1)  # the last entry that is shown of the path
     children, levels = Counter(parents), {-1: 0}
     for at, (node, parent) in enumerate(zip(nodes, parents, strict=True)):
         levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)

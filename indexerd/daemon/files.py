@@ -94,7 +94,8 @@ class SessionFile:
             found = source.compare(self.path, old) if old and not whole else Verdict.CONTINUE
             if old is not None and found is Verdict.SAME and not wake:
                 return Read(Verdict.SAME)
-            self.unnoted = self.unnoted if self.unnoted is Verdict.RESTART else found
+            if self.unnoted is not Verdict.RESTART:
+                self.unnoted = found
             self._tail = None
         tail = self._tail = self._tail or source.tail()
         read = tail.read(self.path)

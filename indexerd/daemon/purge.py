@@ -67,24 +67,19 @@ class Purge:
             if below := [each.session_id for each in targets[1:]]:
                 answer["subagents"] = below
             if args.dry_run:
-                paths = list[Path]()
-                for target in targets:
-                    transcripts = target.transcripts if args.transcript else ()
-                    paths += [
-                        *target.ours,
-                        *self._copies(target),
-                        *filter(os.path.lexists, transcripts),
-                    ]
+                paths = [path for each in targets for path in (*each.ours, *self._copies(each))]
+                for target in targets if args.transcript else ():
+                    paths += filter(os.path.lexists, target.transcripts)
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
                 return answer | named | {"files": [*map(str, paths)]}
-            removed, kept = list[Path](), list[Row]()
+            removed, kept, by = list[Path](), list[Row](), args.by or "socket"
             for target in targets:
-                by = args.by or "socket"
                 paths, reasons = await self._remove(target, by=by, transcript=args.transcript)
-                removed, kept = [*removed, *paths], [*kept, *reasons]
+                removed += paths
+                kept += reasons
             await self._erase()
-            answer |= {"removed": [*map(str, removed)]}
-            answer |= {"transcriptRemoved": args.transcript and not kept}
+            done = args.transcript and not kept
+            answer |= {"removed": [*map(str, removed)], "transcriptRemoved": done}
             return answer | ({"notRemoved": kept} if kept else {})
 
     async def learn(self, purged: dict[str, str]) -> None:
@@ -115,7 +110,8 @@ class Purge:
         removed: list[Path] = []
         for home in target.homes:
             removed += await asyncio.to_thread(self.writer.remove, home, session_id)
-        for copy in await asyncio.to_thread(self._copies, target):  # no more begin
+        # Listed now: of a forgotten session no further copy is begun.
+        for copy in await asyncio.to_thread(self._copies, target):
             if copy not in removed:
                 await asyncio.to_thread(copy.unlink, missing_ok=True)
                 removed.append(copy)
@@ -165,6 +161,7 @@ class Purge:
         return _Target(session_id, agent, row, homes, ours, transcripts, sources, dependents)
 
     def _copies(self, target: _Target) -> list[Path]:
+        """List a session's copies in the archive."""
         return [copy for source in target.sources for copy in self.archive.copies(source)]
 
     async def _erase(self) -> None:

@@ -88,8 +88,10 @@ def _under_user(message: ContextMessage, state: SessionState, agent: str) -> Con
         text, retained = "".join(message.texts), compaction.retained or ()
         if (retained and agent == "pi") or any(t.human and t.text == text for t in retained):
             return _as(message, Kind.USER)
-        bare = replace(message, texts=entry.texts) if text == "".join(entry.as_sent) else message
-        return None if compaction.whole else bare
+        if compaction.whole:
+            return None
+        is_summary = text == "".join(entry.as_sent)  # shown without the client's words
+        return replace(message, texts=entry.texts) if is_summary else message
     child = state.header is not None and state.header.subagent
     if child and entry.kind is _PARENTS.get(agent):
         return _as(message, Kind.USER)

@@ -185,10 +185,8 @@ class TextIndexer:
         own = (0 if state.copied or not self.is_fork(info) else info.born_ms, state.copied)
         mark = self.index.mark(info.session_id)
         progress = _decode(mark) if mark else _Progress(own)
-        is_same = progress.words <= len(state) and (
-            not progress.words or state.ids[progress.words - 1] == progress.last
-        )
-        is_same = is_same and info.session_id not in self.rewritten
+        is_same = info.session_id not in self.rewritten and progress.words <= len(state)
+        is_same = is_same and (not progress.words or state.ids[progress.words - 1] == progress.last)
         # With another `own`, other entries count as copied.
         if not is_same or (progress.own, progress.rules) != (own, _RULES):
             return _Progress(own, rules=_RULES)
