@@ -38,7 +38,6 @@ def test_a_claude_session_stays_listed_after_its_file_is_deleted(world: World, h
         wait(world, session.id, agentTitle="The widget")
         session.path.unlink()
         wait(world, session.id, gone=True, archived=True)
-        assert world.call("update", ref=session.id, title="Mine")["name"] == "Mine"
         assert listed(world) == []
         assert listed(world, archived=True) == [session.id]
         assert world.call("resolve", ref=meta["name"])["sessionId"] == session.id

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.references.expanding import meta
-from tests.e2e.world import World, append, chat, opencode_rows, until
+from tests.e2e.world import World, append, chat, opencode_rows, until, wait
 from tests.sessions.opencode_rows import Rows
 
 DEFAULT = "New session - 2026-11-21T21:12:01.160Z"
@@ -120,3 +120,14 @@ def test_a_persons_title_wins_over_a_models_and_an_agents_does_not(
             until(lambda name=name: world.row(of_two)["name"] == name, name)
             by_two = "claude and local/extractive" in world.run("show", of_two)
             assert by_two is (name != "Built")
+
+
+def test_a_gone_session_without_a_summary_can_be_named(world: World) -> None:
+    """S0.68: its row stays, and so the user can name and hide it."""
+    session = world.session(turns=1)
+    with world.daemon():
+        wait(world, session.id, userMessageCount=1)
+        session.path.unlink()
+        wait(world, session.id, gone=True)
+        world.call("update", ref=session.id, title="Mine", hidden=True)
+        wait(world, session.id, name="Mine", hidden=True)
