@@ -2,16 +2,16 @@
 
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
-messages have it (a request counts twice), so the best title is about most of the session. The next
-best of another subject follows it, and words that the user and the agent say most. Each sentence is
-the session's own, perhaps shortened. A result or a decision that a later message takes back is left
-out, and what was only asked for is no result.
+messages have it (a request counts twice), so the best title is about most of the session. Words
+that tell most of the rest follow it. Each sentence is the session's own, perhaps shortened. A
+result or a decision that a later message takes back is left out, and what was only asked for is no
+result.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -24,6 +24,7 @@ from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
     KEY_WORDS,
     TITLE_MAX,
+    UNSPACED_BEGIN,
     WORD,
     clip,
     headline,
@@ -46,13 +47,15 @@ _RESULTS, _RESULTS_MAX, _FOR_ONE = 16, 32, 40  # results; sentences of answers f
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
-_FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
-_WORDS = 4  # added to a name
+_WORDS = 6  # added to a name
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
 _SPEC = lazy_pattern(r"(?:^|[/\\])specs[/\\](?:\d{3}|\d{8}-\d{6})-([\w-]+)[/\\]")  # of Spec Kit
-_OPENING, _RANKED = 6, 24  # sentences of a request that tell its subject; key words
+_OPENING, _CLOSING = 6, 3  # first sentences of a request, and of a last answer
+_RANKED = 150  # key words
+_RECAP, _HINT = 1.5, 0.25  # worth of what tells of the session, of answers and file names
+_PIECE = -2.0  # worth of a part of a sentence of Chinese
 _SPECS = 8  # directories of specifications
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "spec": 2.4, "commit": 1.6, "issue": 1.4}
 _MANY_COMMITS, _COMMIT_MAX = 3, 80  # commits that are told together; characters
@@ -79,7 +82,6 @@ class _Name(NamedTuple):
 
     worth: float
     text: str
-    kind: str = ""  # of a title; "wish": of the user; "recap"
 
 
 class _Turn(NamedTuple):
@@ -87,6 +89,12 @@ class _Turn(NamedTuple):
 
     request: list[_Sentence]
     answers: list[list[_Sentence]]
+
+
+def _counts(messages: Iterable[Iterable[_Sentence]]) -> Counter[str]:
+    """Count the messages that have each term."""
+    terms = ({term for sentence in each for term in sentence.terms} for each in messages)
+    return Counter(chain.from_iterable(terms))
 
 
 def _turns(messages: Sequence[tuple[str, str]]) -> list[_Turn]:
@@ -114,10 +122,8 @@ class _Session:
         self._facts, self._project = facts, _project(facts)
         self._turns = _turns(facts.messages)
         self._messages = [each for turn in self._turns for each in (turn.request, *turn.answers)]
-        requests = [turn.request for turn in self._turns]
-        counts = Counter[str]()
-        for message in (*self._messages, *requests):
-            counts.update({term for sentence in message for term in sentence.terms})
+        typed = ([s for s in t.request if not lexicon.PASTED.search(s.text)] for t in self._turns)
+        counts = _counts(self._messages) + _counts(typed)
         self._weights = {term: log2(1 + count) for term, count in counts.items()}
         every = (sentence for message in self._messages for sentence in message)
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
@@ -150,15 +156,14 @@ class _Session:
     def name(self) -> str:
         """Return the agent's title, or else the best of `_names`, and what it does not tell.
 
-        An agent often takes its title from the first request alone: another subject, words of the
-        user and the project are added to a name that does not have them.
+        An agent often takes its title from the first request alone: key words and the project are
+        added to a name that does not have them.
         """
         titled = plain(clean_line(self._facts.title, NAME_MAX)).strip(" ,;:：")  # noqa: RUF001 - wide
         titled = headline(titled) if len(titled) > TITLE_MAX else titled
-        made = ((headline(each.text), each.text) for each in self._best_first)
-        named = chain([(titled, titled)], made)  # names, with the texts that they are made of
-        name, text = next(pair for pair in named if any(map(str.isalpha, pair[0])))
-        name = self._with_another(name, topics(text), NAME_MAX - len(self._place(name)))
+        best_first = sorted(self._names(), key=lambda each: -each.worth)
+        names = chain([titled], (headline(each.text) for each in best_first))
+        name = next(name for name in names if any(map(str.isalpha, name)))
         place = self._place(name)
         return f"{self._with_words(name, NAME_MAX - len(place))}{place}"
 
@@ -168,35 +173,19 @@ class _Session:
         known = project in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
         return "" if known else f" ({self._project})"
 
-    @cached_property
-    def _best_first(self) -> list[_Name]:
-        return sorted(self._names(), key=lambda each: -each.worth)
-
-    def _with_another(self, name: str, known: frozenset[str], most: int) -> str:
-        """Add the best other subject, with `most` characters in all: a written title, or a wish.
-
-        A session of few turns has one subject.
-        """
-        least = _NEXT * self._best_first[0].worth
-        others = [each for each in self._best_first if each.kind and each.worth > least]
-        others.sort(key=lambda each: (each.kind == "wish", -each.worth))
-        for other in others if len(self._turns) >= _FEW else ():
-            about, second = topics(other.text), headline(other.text)
-            fits = len(name) + len(second) + 2 <= most
-            if fits and 3 * len(about & known) < len(about):
-                return f"{name}; {second}"
-        return name
-
     def _with_words(self, name: str, most: int) -> str:
-        """Add words that the user and the agent say most, with `most` characters in all."""
+        """Add key words that a name does not have, with `most` characters in all.
+
+        A word of one answer, or of what was pasted once, tells little.
+        """
         known = topics(f"{name} {self._project} claude codex")
         known |= {stem(word) for word in WORD.findall(name.lower())}
-        answered = frozenset[str]().union(*(s.terms for s in self._as_result))
         found, named = list[str](), name
-        for word in self._asked if len(self._turns) > 1 else ():
+        for word in self.key_words if len(self._turns) > 1 else ():
             about = topics(word)
             longer = f"{name} + {', '.join([*found, word])}"
-            if about <= answered and not about & known and len(longer) <= most:
+            told = any(self._weights.get(term, 0) > 1 for term in about)
+            if told and not about & known and len(longer) <= most:
                 found, named, known = [*found, word], longer, known | about
             if len(found) == _WORDS:
                 break
@@ -209,12 +198,12 @@ class _Session:
             if kind in ("plan", "doc", "spec"):
                 share = self._share(title)
                 worth *= max(share, 0.1) if kind == "spec" else 0.5 + 0.5 * share
-            yield _Name(worth * self._weight(topics(title)), title, kind)
+            yield _Name(worth * self._weight(topics(title)), title)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
             subject = lexicon.LED_IN.sub("", said)
             if len(meaning(topics(subject))) > 1 and ": " not in subject:
-                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, "recap")
+                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject)
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):
             share = min(1.0, len(self._work) * work / sum(self._work))  # of the mean
@@ -223,12 +212,9 @@ class _Session:
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 terms = topics(title := headline(sentence.text))
                 fit = _fit(sentence.text, title, len(meaning(terms)))
-                wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
-                yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
-        project, words = self._project, ", ".join(self._asked[:3])
-        place = project or basename(clean_line(self._facts.cwd[-400:], 400)) or "no directory"
-        told = f"{project}: {words}" if project and words else f"Conversation in {place}"
-        yield _Name(0.01, told)
+                yield _Name(worth * fit * self._weight(terms), sentence.text)
+        place = self._project or basename(clean_line(self._facts.cwd[-400:], 400))
+        yield _Name(0.01, f"Conversation in {place or 'no directory'}")
 
     def _share(self, title: str) -> float:
         """Return how much of the work was in turns that have half of a title's terms."""
@@ -239,14 +225,30 @@ class _Session:
 
     @cached_property
     def key_words(self) -> list[str]:
-        """The words that tell the subject of most messages."""
-        return key_words((" ".join(s.text for s in each) for each in self._messages), _RANKED)
+        """The words that tell the session's subject, the best first."""
+        words = key_words((" ".join(s.text for s in each) for each in self._messages), _RANKED)
+        weights, worth = self._subject(), dict[str, float]()
+        for word in words:
+            about = topics(word)
+            worth[word] = sum(weights[term] for term in about) / len(about)
+            worth[word] += _PIECE * bool(UNSPACED_BEGIN.match(word))
+        return sorted(words, key=lambda word: -worth[word])
 
-    @cached_property
-    def _asked(self) -> list[str]:
-        """The key words that the user said."""
-        said = frozenset[str]().union(*(s.terms for turn in self._turns for s in turn.request))
-        return [word for word in self.key_words if topics(word) <= said]
+    def _subject(self) -> Mapping[str, float]:
+        """Weigh terms by the messages, titles, recaps, last answers and files that have them."""
+        facts, weights = self._facts, defaultdict[str, float](float, self._weights)
+        last = (turn.answers[-1][:_CLOSING] for turn in self._turns if turn.answers)
+        titles = (title for _, title in self.titles)
+        paths = (path.removeprefix(facts.cwd) for path in facts.files_modified)
+        for worth, counts in (
+            (1, Counter(chain.from_iterable(map(topics, titles)))),
+            (_RECAP, Counter(topics(f"{facts.title}\n{_told(facts.recap)[0]}"))),
+            (_HINT, _counts(last)),
+            (_HINT, Counter(chain.from_iterable(map(topics, paths)))),
+        ):
+            for term, count in counts.items():
+                weights[term] += worth * log2(1 + count)
+        return weights
 
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""

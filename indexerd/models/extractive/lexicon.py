@@ -153,8 +153,8 @@ DULL = """add agree answer back brief call change check clean clear code comment
     question read ready reason remove rename request result review run second seconds session stop
     ticket time turn understand update user verify week write yeah"""
 # Words that say nothing alone: they are no key words.
-VAGUE = """accept approach command complete implementation line path phase project real requirement
-    section start table task value"""
+VAGUE = """accept ai approach command complete config implementation line name path perfect phase
+    pick plus project proper real requirement section start table task value"""
 # Files that most projects have: as tags they do not tell sessions apart.
 EVERYWHERE = """readme.md memory.md claude.md agents.md changelog.md todo.md index.html
     package.json package-lock.json .gitignore __init__.py main.py index.ts index.js"""

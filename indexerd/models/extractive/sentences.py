@@ -23,11 +23,12 @@ _SENTENCE_MAX = 2000
 KEY_WORDS, _WORD_MAX = 6, 40
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 WORD = lazy_pattern(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
-_UNSPACED_BEGIN = lazy_pattern(f"[{UNSPACED}]")
+UNSPACED_BEGIN = lazy_pattern(f"[{UNSPACED}]")
 _GRAMMAR = lazy_pattern("[\u3040-\u309f的了是我你这那在有不吗呢就都也和个么什没要说一下给把]")
 _CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
-_TOKEN = lazy_pattern(  # like WORD, but a file name, C++ or a katakana word is one
-    rf"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
+_TOKEN = lazy_pattern(  # like WORD, but a file name, C++, katakana or a few Han signs are one
+    rf"[\u30a1-\u30fc]{{2,12}}|(?<![{_HAN}])[{_HAN}]{{2,6}}(?![{_HAN}])"
+    rf"|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
 )
 _TICKET = lazy_pattern(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE|MS|FR|NFR|SC)-)"
@@ -97,7 +98,7 @@ def _words(text: str) -> list[str]:
 @lru_cache(32_768)
 def _terms_of(word: str, skip: Callable[[], frozenset[str]] = stop_words) -> tuple[str, ...]:
     """Return the terms of a word, and of the words that a name like `fooBar` joins."""
-    if _UNSPACED_BEGIN.match(word):
+    if UNSPACED_BEGIN.match(word):
         return tuple(word[at : at + 2] for at in range(max(1, len(word) - 1)))
     joined = unicodedata.normalize("NFKD", f"{word} {_CAMEL.sub(' ', word)}").casefold()
     parts = "".join(char for char in joined if not unicodedata.combining(char)).split()
@@ -108,7 +109,7 @@ def _terms_of(word: str, skip: Callable[[], frozenset[str]] = stop_words) -> tup
 @lru_cache(32_768)
 def _topics_of(word: str) -> tuple[str, ...]:
     found = _terms_of(word, _dull_words)
-    if _UNSPACED_BEGIN.match(word):
+    if UNSPACED_BEGIN.match(word):
         return tuple(term for term in found if not _GRAMMAR.search(term))
     return tuple(term for term in found if sum(map(str.isdigit, term)) < min(4, len(term)))
 

@@ -117,35 +117,38 @@ def test_a_request_becomes_a_title(asked: str, name: str) -> None:
     assert of(("user", asked), ("assistant", "Done.")).name == name
 
 
-def test_another_subject_follows_an_agents_title() -> None:
+def test_words_of_the_session_follow_an_agents_title() -> None:
     """S0.19: an agent takes its title from the first request, which is not all of the session."""
     begun = [("user", "check the website address"), ("assistant", "It is example.org.")]
-    rest = [("user", "add a retry with a delay to the mail worker"), ("assistant", DELAY)]
     more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
-    title, commit = "Check website address", ("commit", "Let the mail worker wait longer")
-    asked = of(*begun, *rest, *more, title=title).name
-    assert asked == f"{title}; Make the delay of the mail worker grow + retries"
-    written = of(*begun, *rest, *more, title=title, titles=(commit,)).name
-    assert written == f"{title}; {commit[1]} + delay, retries, grows"
-    assert of(*begun, *rest, title=title, titles=(commit,)).name.count(";") == 0
-    assert of(*more, title="Let the delay of the mail worker grow").name.count(";") == 0
+    title = "Check website address"
+    assert of(*begun, *more, title=title).name == f"{title} + {WORKER}"
+    # Titles and the agent's summary weigh more than messages.
+    commit = ("commit", "Tell failures of the mail worker")
+    named = of(*begun, *more, title=title, titles=(commit,)).name
+    assert named == f"{title} + worker, mail, delay, grows, failure, retries"
+    recap = "Checked the website address. It now retries."
+    named = of(*begun, *more, title=title, recap=recap).name
+    assert named == f"{title} + retries, worker, delay, mail, grows, failure"
 
 
 DELAY = "The mail worker now retries with a delay that grows after each failure. " * 9
+WORKER = "worker, delay, mail, grows, failure, retries"
 LONG = ("assistant", "The report now groups invoices by tenant and month. " * 20)
 ASKED = ("user", "group the invoices of the report by tenant")
 TENANTS = "Group the invoices of the report by tenant"
+MONTH = f"{TENANTS} + month"
 
 
 @pytest.mark.parametrize(
     ("first", "known", "name"),
     [
-        ("restart the daemon of the mail server", {}, TENANTS),
-        ("2026-01-01 10:00:00 ERROR boom\n" * 50, {}, TENANTS),
-        ("sudo systemctl restart the mail server of invoices", {}, TENANTS),
-        ("eva@mailhost shop % invoices serve --tenant report", {}, TENANTS),
-        ("hi", {"cwd": "/home/eva/dev/billing"}, f"{TENANTS} (billing)"),
-        ("hi", {"files_modified": ("/home/eva/code/billing/src/a.py",)}, f"{TENANTS} (billing)"),
+        ("restart the daemon of the mail server", {}, f"{MONTH}, restart, daemon, server, mail"),
+        ("2026-01-01 10:00:00 ERROR boom\n" * 50, {}, MONTH),
+        ("sudo systemctl restart the mail server of invoices", {}, MONTH),
+        ("eva@mailhost shop % invoices serve --tenant report", {}, MONTH),
+        ("hi", {"cwd": "/home/eva/dev/billing"}, f"{MONTH} (billing)"),
+        ("hi", {"files_modified": ("/home/eva/code/billing/src/a.py",)}, f"{MONTH} (billing)"),
     ],
 )
 def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], name: str) -> None:
@@ -156,50 +159,47 @@ def test_a_name_covers_most_of_the_work(first: str, known: dict[str, object], na
 
 WISHES = ("remove the border around the date", "round all corners", "and the week buttons?")
 DONE = "The buttons and corners of the timeline are done."
+CORNERS = "buttons, corners, timeline"
 SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", DONE))]
 
 
 @pytest.mark.parametrize(
     ("said", "known", "name"),
     [
-        (SMALL, {}, "Remove the border around the date + buttons, corners"),
-        (SMALL[:2], {}, "Remove the border around the date"),
-        (
-            [*SMALL, ASKED, LONG],
-            {},
-            f"{TENANTS}; Remove the border around the date + buttons, corners",
-        ),
-        (8 * SMALL, {}, "Remove the border around the date + buttons, corners"),
+        (SMALL, {}, f"{WISHES[0].capitalize()} + {CORNERS}"),
+        (SMALL[:2], {}, WISHES[0].capitalize()),
+        ([*SMALL, ASKED, LONG], {}, f"{TENANTS} + {CORNERS}, border, date"),
+        (8 * SMALL, {}, f"{WISHES[0].capitalize()} + {CORNERS}"),
         (
             8 * SMALL,
             {"cwd": "/srv/planner"},
-            "Remove the border around the date + buttons, corners (planner)",
+            f"{WISHES[0].capitalize()} + {CORNERS} (planner)",
         ),
     ],
 )
 def test_a_name_of_a_part_tells_other_subjects(
     said: list[tuple[str, str]], known: dict[str, object], name: str
 ) -> None:
-    """S0.19: two subjects are both named, and words that the user and the agent have most often."""
+    """S0.19: by the words that requests or several answers have, most frequent first."""
     assert of(*said, **known).name == name
 
 
 def test_words_added_to_a_name_are_new() -> None:
-    """S0.19: at most four that the name, the project or another word lacks and both sides say."""
-    more = "The cache-key, the cache, the queue, quota, mail and disk of the group of tenants"
+    """S0.19: at most six, that the name, the project or another word lacks."""
+    more = "The cache-key, the cache, the queue, quota, mail, disk, host and log of tenants"
     said = ("user", f"{more}, yeah, at e5cdabf, by clerk."), ("assistant", f"{more} at e5cdabf.")
     title = "Make the grouping of uploads faster"
     name = of(*said, *said, title=title, cwd="/srv/tenants").name
-    assert name == f"{title} + cache-key, queue, quota, disk (tenants)"
+    assert name == f"{title} + cache-key, queue, quota, disk, host, mail (tenants)"
     assert of(*said, title=title, cwd="/srv/tenants").name == f"{title} (tenants)"
 
 
 @pytest.mark.parametrize(
     ("cwd", "name"),
     [
-        ("/home/ana/shop", "Shop: cache, login"),
-        ("/home/ana", "Conversation in ana + cache, login"),
-        ("", "Conversation in no directory + cache, login"),
+        ("/home/ana/shop", "Conversation in shop + cache, login, Form, page"),
+        ("/home/ana", "Conversation in ana + cache, login, Form, page"),
+        ("", "Conversation in no directory + cache, login, Form, page"),
     ],
 )
 def test_a_session_of_vague_requests_has_its_place_and_words(cwd: str, name: str) -> None:
@@ -215,12 +215,12 @@ def test_a_session_of_vague_requests_has_its_place_and_words(cwd: str, name: str
 @pytest.mark.parametrize(
     ("wish", "name"),
     [
-        ("", f"{TENANTS}; Remove the border around the date"),
+        ("", f"{TENANTS} + {CORNERS}, date"),
         (" and each month", f"{TENANTS} and each month + buttons, corners"),
     ],
 )
 def test_a_name_keeps_room_for_the_project(wish: str, name: str) -> None:
-    """S0.19: words or another subject are left out instead."""
+    """S0.19: words are left out instead."""
     place = "planner-of-the-accounting-of-all-tenants"
     made = of(*SMALL, (ASKED[0], ASKED[1] + wish), LONG, cwd=f"/srv/{place}").name
     assert made == f"{name} ({place})"
@@ -230,9 +230,8 @@ def test_a_name_keeps_room_for_the_project(wish: str, name: str) -> None:
 def test_a_title_in_another_language_tells_other_subjects() -> None:
     """S0.19: the agent's title stays in front, even if none of its words is in the session."""
     known: dict[str, object] = {"title": "Rechnungen drucken", "titles": TITLES[:1]}
-    assert (
-        of(*WORK, *WORK, **known).name == "Rechnungen drucken; Upload deadlines by file size + slow"
-    )
+    words = "upload.py, deadline, slow, size, grow, megabyte"
+    assert of(*WORK, *WORK, **known).name == f"Rechnungen drucken + {words}"
 
 
 def test_the_description_says_what_came_of_it() -> None:
