@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from math import log2
+from statistics import fmean
 from typing import NamedTuple
 
 from indexerd.entries import ASKED, Facts
@@ -54,7 +55,8 @@ _DIGIT = lazy_pattern(r"\d")
 _SPEC = lazy_pattern(r"(?:^|[/\\])specs[/\\](?:\d{3}|\d{8}-\d{6})-([\w-]+)[/\\]")  # of Spec Kit
 _OPENING, _CLOSING = 6, 3  # first sentences of a request, and of a last answer
 _RANKED = 150  # key words
-_RECAP, _HINT = 1.5, 0.25  # worth of what tells of the session, of answers and file names
+_HINT = 0.15  # worth of a last answer or a file name that has a term; of others 1
+_REPEATED = 1.5  # weight of what several messages have, or a request
 _PIECE = -2.0  # worth of a part of a sentence of Chinese
 _SPECS = 8  # directories of specifications
 _TITLE_WORTH = {"pr": 10.0, "plan": 3.2, "doc": 3.2, "spec": 2.4, "commit": 1.6, "issue": 1.4}
@@ -122,9 +124,7 @@ class _Session:
         self._facts, self._project = facts, _project(facts)
         self._turns = _turns(facts.messages)
         self._messages = [each for turn in self._turns for each in (turn.request, *turn.answers)]
-        typed = ([s for s in t.request if not lexicon.PASTED.search(s.text)] for t in self._turns)
-        counts = _counts(self._messages) + _counts(typed)
-        self._weights = {term: log2(1 + count) for term, count in counts.items()}
+        self._weights = self._weighed_terms()
         every = (sentence for message in self._messages for sentence in message)
         retracting = (s for s in every if lexicon.TAKEN_BACK.search(s.text))
         self._retractions = deque(retracting, _RETRACTIONS)
@@ -135,6 +135,24 @@ class _Session:
         ]
         every_turn = (chain(turn.request, *turn.answers) for turn in self._turns)
         self._said = [frozenset(chain.from_iterable(s.terms for s in turn)) for turn in every_turn]
+
+    def _weighed_terms(self) -> dict[str, float]:
+        """Weigh terms by the messages, titles, recaps, last answers and files that have them."""
+        facts, weights = self._facts, defaultdict[str, float](float)
+        typed = ([s for s in t.request if not lexicon.PASTED.search(s.text)] for t in self._turns)
+        last = (turn.answers[-1][:_CLOSING] for turn in self._turns if turn.answers)
+        titles = (title for _, title in self.titles)
+        paths = (path.removeprefix(facts.cwd) for path in facts.files_modified)
+        for worth, counts in (
+            (1, _counts(self._messages) + _counts(typed)),
+            (1, Counter(chain.from_iterable(map(topics, titles)))),
+            (1, Counter(topics(f"{facts.title}\n{_told(facts.recap)[0]}"))),
+            (_HINT, _counts(last)),
+            (_HINT, Counter(chain.from_iterable(map(topics, paths)))),
+        ):
+            for term, count in counts.items():
+                weights[term] += worth * log2(1 + count)
+        return weights
 
     def _weight(self, terms: frozenset[str]) -> float:
         """Return how central terms are: few strong ones count more than many weak ones."""
@@ -184,7 +202,7 @@ class _Session:
         for word in self.key_words if len(self._turns) > 1 else ():
             about = topics(word)
             longer = f"{name} + {', '.join([*found, word])}"
-            told = any(self._weights.get(term, 0) > 1 for term in about)
+            told = any(self._weights.get(term, 0) > _REPEATED for term in about)
             if told and not about & known and len(longer) <= most:
                 found, named, known = [*found, word], longer, known | about
             if len(found) == _WORDS:
@@ -227,28 +245,12 @@ class _Session:
     def key_words(self) -> list[str]:
         """The words that tell the session's subject, the best first."""
         words = key_words((" ".join(s.text for s in each) for each in self._messages), _RANKED)
-        weights, worth = self._subject(), dict[str, float]()
-        for word in words:
-            about = topics(word)
-            worth[word] = sum(weights[term] for term in about) / len(about)
-            worth[word] += _PIECE * bool(UNSPACED_BEGIN.match(word))
-        return sorted(words, key=lambda word: -worth[word])
 
-    def _subject(self) -> Mapping[str, float]:
-        """Weigh terms by the messages, titles, recaps, last answers and files that have them."""
-        facts, weights = self._facts, defaultdict[str, float](float, self._weights)
-        last = (turn.answers[-1][:_CLOSING] for turn in self._turns if turn.answers)
-        titles = (title for _, title in self.titles)
-        paths = (path.removeprefix(facts.cwd) for path in facts.files_modified)
-        for worth, counts in (
-            (1, Counter(chain.from_iterable(map(topics, titles)))),
-            (_RECAP, Counter(topics(f"{facts.title}\n{_told(facts.recap)[0]}"))),
-            (_HINT, _counts(last)),
-            (_HINT, Counter(chain.from_iterable(map(topics, paths)))),
-        ):
-            for term, count in counts.items():
-                weights[term] += worth * log2(1 + count)
-        return weights
+        def worth(word: str) -> float:
+            mean = fmean(self._weights.get(term, 0) for term in topics(word))
+            return mean + _PIECE * bool(UNSPACED_BEGIN.match(word))
+
+        return sorted(words, key=worth, reverse=True)
 
     def goals(self) -> list[str]:
         """Return plans, the first request, and the most central later ones, in order."""

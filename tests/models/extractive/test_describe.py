@@ -123,13 +123,12 @@ def test_words_of_the_session_follow_an_agents_title() -> None:
     more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
     title = "Check website address"
     assert of(*begun, *more, title=title).name == f"{title} + {WORKER}"
-    # Titles and the agent's summary weigh more than messages.
-    commit = ("commit", "Tell failures of the mail worker")
-    named = of(*begun, *more, title=title, titles=(commit,)).name
-    assert named == f"{title} + worker, mail, delay, grows, failure, retries"
-    recap = "Checked the website address. It now retries."
-    named = of(*begun, *more, title=title, recap=recap).name
-    assert named == f"{title} + retries, worker, delay, mail, grows, failure"
+    # Titles, the agent's summary and changed files have words of their own.
+    told = f"{title} + worker, delay, mail, grows, retries, failure"
+    commit = ("commit", "Count its retries")
+    assert of(*begun, *more, title=title, titles=(commit,)).name == told
+    assert of(*begun, *more, title=title, recap="It counts its retries.").name == told
+    assert of(*begun, *more, title=title, files_modified=("src/retries.py",)).name == told
 
 
 DELAY = "The mail worker now retries with a delay that grows after each failure. " * 9
@@ -343,7 +342,7 @@ def test_a_long_session_has_more_results() -> None:
 def test_many_commits_are_told_together() -> None:
     shown = ["Read the price list", "Cache the price list for a day", "Warn of old price lists"]
     titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))
-    found = of(("user", "make the price list quick to read"), titles=titles)
+    found = of(("user", "make the price list quick to read"), titles=titles, title="Speed")
     assert found.description.startswith(f"4 commits, such as {'; '.join(shown)}")
 
 
