@@ -2,10 +2,10 @@
 
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
-messages have it (a request counts twice), so the best title is about most of the session. Words
-that tell most of the rest follow it. Each sentence is the session's own, perhaps shortened. A
-result or a decision that a later message takes back is left out, and what was only asked for is no
-result.
+messages (requests count twice), titles, recaps, last answers and files have it, so the best title
+is about most of the session. The words that weigh most follow it. Each sentence is the session's
+own, perhaps shortened. A result or a decision that a later message takes back is left out, and what
+was only asked for is no result.
 """
 
 from __future__ import annotations
