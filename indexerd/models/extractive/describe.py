@@ -365,10 +365,10 @@ def _fit(text: str, title: str, subject: int) -> float:
 
     `title` is made of it, and has `subject` terms of a subject.
     """
-    if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
-        return 0.03
-    fit = 1.0 if subject > 2 else 0.8  # noqa: PLR2004 - as above
     wish = lexicon.WISH.match(text)
+    if subject < 2:  # noqa: PLR2004 - "commit this" says nothing, "fix the parser" little
+        return 0.1 if subject and wish else 0.03
+    fit = 1.0 if subject > 2 else 0.8  # noqa: PLR2004 - as above
     fit *= 0.2 if lexicon.PASTED.search(title) or (title.isascii() and title.isupper()) else 1.0
     fit *= 0.6 if lexicon.POINTING.search(title) else 1.0
     if wish:

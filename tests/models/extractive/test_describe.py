@@ -212,6 +212,15 @@ def test_a_session_of_vague_requests_has_its_place_and_words(cwd: str, name: str
 
 
 @pytest.mark.parametrize(
+    ("asked", "name"),
+    [("fix the parser", "Fix the parser (shop)"), ("commit this", "Conversation in shop")],
+)
+def test_a_short_wish_names_a_session(asked: str, name: str) -> None:
+    """S0.19: if it has a subject."""
+    assert of(("user", asked), ("assistant", "Done."), cwd="/home/ana/shop").name == name
+
+
+@pytest.mark.parametrize(
     ("wish", "name"),
     [
         ("", f"{TENANTS} + {CORNERS}, date"),
