@@ -151,6 +151,8 @@ class Library:
         self.files.recount(self.discovery.retitled())
         self.reconsider()
         self._add_prompts(result.files)
+        self.texts.want(self.texts.unreadable)  # a database may have been locked for a moment
+        self.texts.unreadable.clear()
         self.files.compare(result.files, result.unseen)
         result.files = {}  # a tenth of the daemon's memory, and not used again
         self.last_scan = result

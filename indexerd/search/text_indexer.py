@@ -71,6 +71,7 @@ class TextIndexer:
     is_fork: Callable[[SessionInfo], bool]
     ripe: bool = False  # whether a commit is due
     rewritten: set[str] = field(default_factory=set)  # sessions whose old texts may have changed
+    unreadable: set[str] = field(default_factory=set)  # sessions to be tried again after a scan
     _unread: dict[str, None] = field(default_factory=dict)  # sessions with unread text
     _pass: int = 0  # how many of them this pass has left to read; later ones wait for the next
     _ripened: float = 0.0  # when a commit was last due, on the monotonic clock
@@ -132,6 +133,7 @@ class TextIndexer:
             return False
         info, state = self.files.info(session_id), self.files.state(session_id)
         if info is None or state is None:
+            self.unreadable.update([session_id] if info else [])
             return True
         path = state.path()
         progress = self._progress(info, state, path)
@@ -160,6 +162,7 @@ class TextIndexer:
                         unpriced_tokens=usage.unpriced_tokens,
                     )
         except SessionUnreadableError:
+            self.unreadable.add(session_id)
             return True
         except ValueError:  # the lines have changed: parse them all again
             return not self.reread(session_id)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from indexerd.disk import remove
 from indexerd.errors import UsageError
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, hit_by, listed, until
+from tests.e2e.world import World, chat, hit_by, listed, opencode_rows, until
 
 IDS = ("0198aaaa-1111-7000-8000-000000000001", "0198aaaa-2222-7000-8000-000000000002")
 PLACES = {session_id: place for place, session_id in enumerate(IDS)}
@@ -179,3 +180,25 @@ def test_what_a_user_removes_from_a_file_is_not_found_any_more(
     with world.daemon():
         until(lambda: not hit_by(world, "xylophone"), "its removal")
         assert hit_by(world, "widget")
+
+
+def test_texts_are_read_once_their_database_is_readable(world: World) -> None:
+    """S1.44: opencode replaces files when it ends; the session itself does not change later."""
+    rows = opencode_rows(world)
+    rows.session("ses_1")
+    chat(rows, "ses_1", "quokka")
+
+    def finds() -> bool:
+        return "message" in {hit["field"] for hit in world.call("search", query="quokka")["hits"]}
+
+    with world.daemon():
+        until(finds, "the text")
+    remove(world.state / "search")
+    log = rows.path.with_name(f"{rows.path.name}-wal")
+    log.write_bytes(b"without its index, so that the database cannot be read")
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the scan")
+        until(lambda: not world.call("status")["textPending"], "an attempt")
+        assert not finds()
+        log.unlink()
+        until(finds, "the text again")
