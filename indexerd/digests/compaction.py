@@ -31,7 +31,7 @@ from indexerd.models.extractive.sentences import decisions
 from indexerd.paths import directory_of
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text, inline, quoted
-from indexerd.protocol import params
+from indexerd.protocol import params, words
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.references.services import Services
 from indexerd.sessions import context
@@ -365,7 +365,7 @@ def _origin(row: dict[str, Any]) -> str:
         "name": row["name"],
         "directory": directory_of(for_people(row)),
         "git branch": row.get("gitBranch", ""),
-        "began": min(row["createdAt"], row["modifiedAt"]),  # a fork's messages may be older
+        "began": words.began(row),
         "last active": row["modifiedAt"],
         "handed over": iso(time.time()),
     }

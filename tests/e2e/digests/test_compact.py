@@ -114,6 +114,18 @@ def test_a_handoff_is_one_document(running: World) -> None:
     assert text.endswith(f'`indexerd ask {session.id} "QUESTION"`\n')
 
 
+def test_a_handoff_tells_when_the_first_message_was_written(running: World) -> None:
+    """S3.19: as `show` does, also in a session whose messages were copied into a later file."""
+    session = running.session(turns=2)
+    header, first, *rest = map(json.loads, session.path.read_text().splitlines())
+    header["timestamp"], first["timestamp"] = "2031-01-01T00:00:00.000Z", "2020-05-05T10:00:00.000Z"
+    first["message"]["timestamp"] = 1_588_672_800_000
+    lines = map(json.dumps, (header, first, *rest))
+    session.path.write_text("".join(f"{line}\n" for line in lines))
+    until(lambda: "2020-05-05" in running.run("show", session.id), "the change")
+    assert "- began: 2020-05-05T10:00:00" in running.run("compact", session.id, "--handoff")
+
+
 def test_an_abandoned_branch_is_summarized(running: World) -> None:
     """S1.27, S1.28: it is summarized on request, stored once per leaf and shown by `branches`."""
     session, tip = branched_session(running)
