@@ -3,7 +3,7 @@
 A passage is worth the rarity of the question's terms in it and, less, in the prompt that it replies
 to. Later messages count more than earlier ones, as what was said may have changed, the last one of
 a turn more than those on the way, the user's less than the agent's, unless the question is about
-the user.
+the user. If a prompt has the question word for word, the replies to it have all of its terms.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PROMPT = 0.5  # a term that is only in the prompt
 LAST, USER, TOLD = 1.4, 0.6, 2.5  # a turn's last message; the user's; if that is asked for
 LATER = 1.0  # what being last adds to a factor of 1; being in the middle adds half of that
 _QUOTED, _QUOTATION = 0.9, 6  # share of at least so many terms: it counts as if it were last
+_VERBATIM = 3  # words, at least, of a question that a prompt has word for word
 _APART = PASSAGE_MAX // 4  # characters from the start of a passage to the next one's, at least
 _LONG = 12  # passages of a message, which halve its worth; more do no more
 _ALONE = 0.6  # of the best passage's fit: it is sure if no other has as much
@@ -37,6 +38,7 @@ _SENTENCES = lazy_pattern(
     r"(?m)[^\n]{1,280}?(?:(?<=[.!?;])(?=\s)|[。！？]|$)|[^\n]{1,280}"  # noqa: RUF001 - as above
 )
 _SPEAKER = lazy_pattern(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
+_WORD = lazy_pattern(r"\w+")
 _OF_USER = lazy_pattern(r"(?i)\bthe user\b|\bdid i\b")
 
 
@@ -92,7 +94,8 @@ def _ranked(question: Question) -> list[_Passage]:
     weights = {term: log(1 + many / (often[term] + 0.5)) for term in wanted}
     whole, of_user = sum(weights.values()), _OF_USER.search(question.text)
     roles = [*(role for _, role, _ in question.sections), "user"]
-    ranked, prompt = list[_Passage](), dict[str, float]()
+    words = _words(question.text)
+    ranked, prompt, same = list[_Passage](), dict[str, float](), False
     for entry, read in enumerate(entries):
         asks, last = roles[entry] == "user", roles[entry : entry + 2] == ["assistant", "user"]
         prompt = {} if asks else prompt
@@ -105,7 +108,7 @@ def _ranked(question: Question) -> list[_Passage]:
             if not (there or (last and prompt)):
                 continue
             share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
-            quoted = share > _QUOTED and len(wanted) >= _QUOTATION
+            quoted = same or (share > _QUOTED and len(wanted) >= _QUOTATION)
             fit = factor * share * (0.25 + 0.75 * share)
             score = fit * (1 + LATER * (1.0 if quoted else entry / len(entries)))
             if score > best.score:
@@ -114,8 +117,14 @@ def _ranked(question: Question) -> list[_Passage]:
             ranked.append(best)
         if asks:
             there = frozenset[str]().union(*(found for _, found in read))
-            prompt = {term: PROMPT * weights[term] for term in there}
+            same = words.count(" ") > _VERBATIM and words in _words(question.sections[entry][2])
+            prompt = {term: (1 if same else PROMPT) * weights[term] for term in there}
     return sorted(ranked, key=lambda passage: -passage.score)
+
+
+def _words(text: str) -> str:
+    """Return the words alone, each between spaces."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 def _start(text: str, weights: dict[str, float]) -> int:

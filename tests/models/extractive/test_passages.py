@@ -127,6 +127,20 @@ def test_a_heading_stays_with_the_next_paragraph(lead: str) -> None:
     assert parts[2] == long.strip()
 
 
+def test_a_question_that_was_asked_in_the_session_finds_its_answer() -> None:
+    """S0.60: word for word, before later messages that have more of its words."""
+    said = (
+        ("u1", "user", "Take fifteen."),
+        ("a1", "assistant", "I set the cache to fifteen minutes."),
+        ("u2", "user", "Why fifteen minutes?"),
+        ("a2", "assistant", "The service updates its forecast at that pace."),
+        ("u3", "user", "Thanks. And the flag?"),
+        ("a3", "assistant", "The flag sets the fifteen minutes; a cache of more minutes is stale."),
+    )
+    assert asked("why fifteen minutes", said)["citations"][0]["entryId"] == "a2"
+    assert asked("Fifteen minutes", said)["citations"][0]["entryId"] == "a3"
+
+
 def test_code_keeps_its_indentation() -> None:
     """S0.60: on the first line of a paragraph, too, and after empty lines with spaces."""
     code = "    retry:\n        times: 5\n\n      - the proxy drops uploads"
