@@ -74,6 +74,10 @@ class Home(World):
         """List the sessions that a search finds, once for each hit."""
         return [hit["sessionId"] for hit in self.call("search", query=query)["hits"]]
 
+    def leaves(self) -> dict[str, str]:
+        """Return the last entry of each session."""
+        return {key: self.row(key).get("leafId", "") for key in self.ids()}
+
     def ids(self) -> set[str]:
         rows = self.call("list", archived=True, limit=500)["sessions"]
         return {found["sessionId"] for found in rows}
@@ -109,13 +113,12 @@ class Fleet:
         """Wait until every machine has exactly these sessions, as they are now."""
         wanted = {session.id: session.last for session in sessions}
         for home in homes or self.homes:
-            until(
-                lambda home=home: (
-                    {key: home.row(key).get("leafId") for key in home.ids()} == wanted
-                ),
-                f"agreement of {home.root.name} on {len(wanted)} sessions",
-                PATIENCE,
-            )
+            what = f"agreement of {home.root.name} on {len(wanted)} sessions"
+            try:
+                until(lambda home=home: home.leaves() == wanted, what, PATIENCE)
+            except AssertionError as late:
+                late.add_note(f"it has {home.leaves()} instead of {wanted}; {home.status()}")
+                raise
 
     def told(self, pg: Postgres, home: Home) -> Log:
         """Decrypt what a machine has told; a string is why a record is refused."""
