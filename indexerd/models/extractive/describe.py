@@ -49,6 +49,7 @@ _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _WORDS = 6  # added to a name
+_SMALL = 0.1  # share of the work
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
@@ -174,11 +175,13 @@ class _Session:
     def name(self) -> str:
         """Return the agent's title, or else the best of `_names`, and what it does not tell.
 
-        An agent often takes its title from the first request alone: key words and the project are
-        added to a name that does not have them.
+        An agent often takes its title from the first request alone. If that says little, or was a
+        small part of the work, it is no name; else what it does not have is added.
         """
         titled = plain(clean_line(self._facts.title, NAME_MAX)).strip(" ,;:：")  # noqa: RUF001 - wide
         titled = headline(titled) if len(titled) > TITLE_MAX else titled
+        if len(meaning(topics(titled))) < 2 or 0 < self._share(titled) < _SMALL:  # noqa: PLR2004 - says little
+            titled = ""
         best_first = sorted(self._names(), key=lambda each: -each.worth)
         names = chain([titled], (headline(each.text) for each in best_first))
         name = next(name for name in names if any(map(str.isalpha, name)))

@@ -159,8 +159,9 @@ VAGUE = """accept ai approach command complete config implementation line name p
 EVERYWHERE = """readme.md memory.md claude.md agents.md changelog.md todo.md index.html
     package.json package-lock.json .gitignore __init__.py main.py index.ts index.js"""
 # Words about the work, not about its subject.
-PROCEDURE = """address apply bit branch changes ci comment commit confirm conflict continue create
-    description draft explain fail feedback fix git github gpg lint linting master merge open
-    option parent pass plan propose pull push rebase refine repo repository review signature squash
-    stage staged status step summarise testing thing untracked update
+PROCEDURE = """address apply bit branch changes ci comment commit confirm conflict continue
+    create description draft explain fail feedback fix git github gpg lint linting master merge
+    open option parent pass plan previous propose pull push rebase refine repo repository review
+    session signature squash stage staged status step summarise task testing thing untracked
+    update
     確認 追加 変更 表示 対応 修正 実装 作成 更新 場合 削除 比如 现在 使用 需要 文件 问题"""

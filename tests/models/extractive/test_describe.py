@@ -119,9 +119,9 @@ def test_a_request_becomes_a_title(asked: str, name: str) -> None:
 
 def test_words_of_the_session_follow_an_agents_title() -> None:
     """S0.19: an agent takes its title from the first request, which is not all of the session."""
-    begun = [("user", "check the website address"), ("assistant", "It is example.org.")]
-    more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 4
-    title = "Check website address"
+    begun = [("user", "check the website certificate"), ("assistant", "It is valid.")]
+    more = [("user", "make the delay of the mail worker grow"), ("assistant", DELAY)] * 2
+    title = "Check website certificate"
     assert of(*begun, *more, title=title).name == f"{title} + {WORKER}"
     # Titles, the agent's summary and changed files have words of their own.
     told = f"{title} + worker, delay, mail, grows, retries, failure"
@@ -129,6 +129,9 @@ def test_words_of_the_session_follow_an_agents_title() -> None:
     assert of(*begun, *more, title=title, titles=(commit,)).name == told
     assert of(*begun, *more, title=title, recap="It counts its retries.").name == told
     assert of(*begun, *more, title=title, files_modified=("src/retries.py",)).name == told
+    most = "Make the delay of the mail worker grow + failure, retries, certificate, website"
+    for small in (title, "Get started with the first task"):
+        assert of(*begun, *more * 4, title=small).name == most
 
 
 DELAY = "The mail worker now retries with a delay that grows after each failure. " * 9
@@ -351,7 +354,8 @@ def test_a_long_session_has_more_results() -> None:
 def test_many_commits_are_told_together() -> None:
     shown = ["Read the price list", "Cache the price list for a day", "Warn of old price lists"]
     titles = tuple(("commit", title) for title in (*shown, "Fix a typo in the changelog"))
-    found = of(("user", "make the price list quick to read"), titles=titles, title="Speed")
+    asked = ("user", "make the price list quick to read")
+    found = of(asked, titles=titles, title="Speed of prices")
     assert found.description.startswith(f"4 commits, such as {'; '.join(shown)}")
 
 
