@@ -3,9 +3,9 @@
 Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's, a
 document's, an issue's, a commit's. Then come sentences of requests. A term weighs by how many
 messages (requests count twice), titles, recaps, last answers and files have it, so the best title
-is about most of the session. The words that weigh most follow it. Each sentence is the session's
-own, perhaps shortened. A result or a decision that a later message takes back is left out, and what
-was only asked for is no result.
+is about most of the session. The next best of another subject and the words that weigh most follow
+it. Each sentence is the session's own, perhaps shortened. A result or a decision that a later
+message takes back is left out, and what was only asked for is no result.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _RESULTS, _RESULTS_MAX, _FOR_ONE = 16, 32, 40  # results; sentences of answers f
 _ITEM_MAX, _SENTENCE_MAX, _CHOICE_MAX = 240, 180, 160  # characters
 _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
-_WORDS = 6  # added to a name
+_FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
+_WORDS, _ROOM = 6, 24  # key words of a name; characters that are kept for them
 _SMALL = 0.1  # share of the work
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
@@ -85,6 +86,7 @@ class _Name(NamedTuple):
 
     worth: float
     text: str
+    kind: str = ""  # of a title; "wish": of the user; "recap"
 
 
 class _Turn(NamedTuple):
@@ -176,15 +178,17 @@ class _Session:
         """Return the agent's title, or else the best of `_names`, and what it does not tell.
 
         An agent often takes its title from the first request alone. If that says little, or was a
-        small part of the work, it is no name; else what it does not have is added.
+        small part of the work, it is no name; else another subject, words and the project follow.
         """
         titled = plain(clean_line(self._facts.title, NAME_MAX)).strip(" ,;:：")  # noqa: RUF001 - wide
         titled = headline(titled) if len(titled) > TITLE_MAX else titled
-        if len(meaning(topics(titled))) < 2 or 0 < self._share(titled) < _SMALL:  # noqa: PLR2004 - says little
+        if len(meaning(topics(titled))) < 2 or 0 < self._share(titled) < _SMALL:  # noqa: PLR2004
             titled = ""
-        best_first = sorted(self._names(), key=lambda each: -each.worth)
-        names = chain([titled], (headline(each.text) for each in best_first))
-        name = next(name for name in names if any(map(str.isalpha, name)))
+        made = ((headline(each.text), each.text) for each in self._best_first)
+        named = chain([(titled, titled)], made)  # names, with the texts that they are made of
+        name, text = next(pair for pair in named if any(map(str.isalpha, pair[0])))
+        most = NAME_MAX - _ROOM - len(self._place(name))
+        name = self._with_another(name, topics(text), most)
         place = self._place(name)
         return f"{self._with_words(name, NAME_MAX - len(place))}{place}"
 
@@ -193,6 +197,25 @@ class _Session:
         about, project = topics(self._project), self._project.lower()
         known = project in name.lower() or 2 * len(about & topics(name)) >= len(about) > 0
         return "" if known else f" ({self._project})"
+
+    @cached_property
+    def _best_first(self) -> list[_Name]:
+        return sorted(self._names(), key=lambda each: -each.worth)
+
+    def _with_another(self, name: str, known: frozenset[str], most: int) -> str:
+        """Add the best other subject, with `most` characters in all: a written title, or a wish.
+
+        A session of few turns has one subject.
+        """
+        least = _NEXT * self._best_first[0].worth
+        others = [each for each in self._best_first if each.kind and each.worth > least]
+        others.sort(key=lambda each: (each.kind == "wish", -each.worth))
+        for other in others if len(self._turns) >= _FEW else ():
+            about, second = topics(other.text), headline(other.text)
+            fits = len(name) + len(second) + 2 <= most
+            if fits and 3 * len(about & known) < len(about):
+                return f"{name}; {second}"
+        return name
 
     def _with_words(self, name: str, most: int) -> str:
         """Add key words that a name does not have, with `most` characters in all.
@@ -219,12 +242,12 @@ class _Session:
             if kind in ("plan", "doc", "spec"):
                 share = self._share(title)
                 worth *= max(share, 0.1) if kind == "spec" else 0.5 + 0.5 * share
-            yield _Name(worth * self._weight(topics(title)), title)
+            yield _Name(worth * self._weight(topics(title)), title, kind)
         told = _told(self._facts.recap)[0]
         for said in sentences(told)[:1] if ";" not in told else ():  # it lists several subjects
             subject = lexicon.LED_IN.sub("", said)
             if len(meaning(topics(subject))) > 1 and ": " not in subject:
-                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject)
+                yield _Name(_RECAP_WORTH * self._weight(topics(subject)), subject, "recap")
         first = next((turn for turn in self._turns if turn.request), None)
         for turn, work in zip(self._turns, self._work, strict=True):
             share = min(1.0, len(self._work) * work / sum(self._work))  # of the mean
@@ -233,7 +256,8 @@ class _Session:
                 worth *= (0.5 + 0.5 * share) * 0.85**sentence.place
                 terms = topics(title := headline(sentence.text))
                 fit = _fit(sentence.text, title, len(meaning(terms)))
-                yield _Name(worth * fit * self._weight(terms), sentence.text)
+                wish = "wish" * (fit >= 1 and not sentence.place and ": " not in title)
+                yield _Name(worth * fit * self._weight(terms), sentence.text, wish)
         place = self._project or basename(clean_line(self._facts.cwd[-400:], 400))
         yield _Name(0.01, f"Conversation in {place or 'no directory'}")
 

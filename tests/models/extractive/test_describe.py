@@ -170,7 +170,7 @@ SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", DONE))]
     [
         (SMALL, {}, f"{WISHES[0].capitalize()} + {CORNERS}"),
         (SMALL[:2], {}, WISHES[0].capitalize()),
-        ([*SMALL, ASKED, LONG], {}, f"{TENANTS} + {CORNERS}, border, date"),
+        ([*SMALL, ASKED, LONG], {}, f"{TENANTS}; {WISHES[0].capitalize()} + {CORNERS}"),
         (8 * SMALL, {}, f"{WISHES[0].capitalize()} + {CORNERS}"),
         (
             8 * SMALL,
@@ -182,7 +182,7 @@ SMALL = [m for wish in WISHES for m in (("user", wish), ("assistant", DONE))]
 def test_a_name_of_a_part_tells_other_subjects(
     said: list[tuple[str, str]], known: dict[str, object], name: str
 ) -> None:
-    """S0.19: by the words that requests or several answers have, most frequent first."""
+    """S0.19: a second one, and words that requests or several answers have, most frequent first."""
     assert of(*said, **known).name == name
 
 
@@ -231,7 +231,7 @@ def test_a_short_wish_names_a_session(asked: str, name: str) -> None:
     ],
 )
 def test_a_name_keeps_room_for_the_project(wish: str, name: str) -> None:
-    """S0.19: words are left out instead."""
+    """S0.19: words or another subject are left out instead."""
     place = "planner-of-the-accounting-of-all-tenants"
     made = of(*SMALL, (ASKED[0], ASKED[1] + wish), LONG, cwd=f"/srv/{place}").name
     assert made == f"{name} ({place})"
@@ -241,8 +241,9 @@ def test_a_name_keeps_room_for_the_project(wish: str, name: str) -> None:
 def test_a_title_in_another_language_tells_other_subjects() -> None:
     """S0.19: the agent's title stays in front, even if none of its words is in the session."""
     known: dict[str, object] = {"title": "Rechnungen drucken", "titles": TITLES[:1]}
-    words = "upload.py, deadline, slow, size, grow, megabyte"
-    assert of(*WORK, *WORK, **known).name == f"Rechnungen drucken + {words}"
+    words = "slow, grow, megabyte, finish, root, Set"
+    told = f"Rechnungen drucken; Upload deadlines by file size + {words}"
+    assert of(*WORK, *WORK, **known).name == told
 
 
 def test_the_description_says_what_came_of_it() -> None:
