@@ -14,6 +14,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from shlex import quote
 from typing import Any, Literal, NamedTuple
@@ -48,6 +49,7 @@ _NO_SIGNS = lazy_pattern(r"(?<![^\W_])[+#]+|[+#]+(?=[^\W_])")  # signs that end 
 
 # Numbers next to each other are one, as in a date or a version.
 _IN_NUMBER = lazy_pattern(r"(?<=\d) (?=\d)")
+_NEAR = 3  # words before one that a negation may change
 _NEGATIONS = re.compile(
     "no|not|never|none|non|without|cannot|(do|does|is|ca|wo)nt|t|[不未非无無反没沒]"
 )
@@ -305,7 +307,9 @@ class Names:
             there = [word for word in map(stem, words) if word in wanted]
             if {*there} == {*wanted}:
                 others = {*map(stem, words)} - {*wanted} - stop_words()
-                same = negated == set(filter(_NEGATIONS.fullmatch, words))
+                places = (at for at, word in enumerate(words) if stem(word) in wanted)
+                before = chain.from_iterable(words[max(0, at - _NEAR) : at + 1] for at in places)
+                same = negated == set(filter(_NEGATIONS.fullmatch, before))
                 return same and (there == wanted or bool(others))
         plain = all(word.isalpha() and len(word) > 1 for word in typed)
         return not found.titled or (plain and len(wanted) == found.total)

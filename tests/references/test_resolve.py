@@ -187,6 +187,8 @@ def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
         ("login tests", "Login test of the app", "search"),
         ("plan the sprints", "Plan the sprint of may", "search"),
         ("東京旅行", "家族の東京旅行の計画", "search"),
+        ("mfc harness", "细节在dll里完成的、不是你要做的 + MFC, Switch, Harness", "search"),
+        ("queue retries", "Mails do not arrive at all + worker, queue, retries", "search"),
     ],
 )
 def test_an_unambiguous_partial_name_resolves(ref: str, name: str, how: str) -> None:
