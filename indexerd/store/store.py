@@ -42,7 +42,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 25  # of the tables, and of what agents' lines mean
+VERSION = 26  # of the tables, and of what agents' lines mean
 _BUSY_MS = 5000
 _COUNT_MAX = 1 << 53  # larger ones are not exact in JSON
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint

@@ -70,6 +70,7 @@ MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
     ("<bash-input>ls</bash-input>", {}, Turn.ENDED),
     ("<bash-stdout>x</bash-stdout><bash-stderr></bash-stderr>", {}, Turn.ENDED),
     ("<user-memory-input>x</user-memory-input>", {}, Turn.ENDED),
+    ("(no content)", {}, Turn.ENDED),
     ("/compact", {}, Turn.ENDED),  # 2.1.232 records it before its `<command-name>`
     ("<system-reminder>alone</system-reminder>", {}, Turn.ENDED),
     ("seen", {"isVisibleInTranscriptOnly": True}, Turn.ENDED),
