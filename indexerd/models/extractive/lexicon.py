@@ -103,12 +103,14 @@ PASTED = lazy_pattern(
     r"[A-Za-z]{24}|\w:\d+\b|\\|\(Recommended\)|^\{|[│\u276f⎿⏺✗✓=]|^\S+ \| |^@|https?://|^--|\w> \w"
     r"|\w@\w+ ~|\w@\d|\w\(\)? [a-z]+ =|^\"\w+\"\s?:"
     r"|\w@[\w.-]+[: ]\S+ ?[%$#] |^Command “|^[A-Z][a-z]+-[A-Z]\w+ [\"'$-]|\w\.\w+\([\w\"']"
-    r"|^(?:ERROR|WARN(?:ING)?|FATAL|INFO)\b"
+    r"|^(?:ERROR|WARN(?:ING)?|FATAL|INFO)\b|^(?i:hint|warning|fatal): "
     r"|^(?i:(?:sudo|npm|npx|pnpm|yarn|pip3?|brew|apt(?:-get)?|curl|chmod|chown|ssh|cd) )"
     r"|^(?i:you are an? |act as |tu es une? |eres una? |você é uma? |du bist eine? |你是|あなたは)"
     r"|^(?i:generate a file named AGENTS\.md|(?:please )?analy[sz]e this codebase and create a"
-    r"|create principles focused on)"
-)  # no prose, or a prompt that comes with the tool (/init, Spec Kit)
+    r"|create principles focused on|you must fully embody|never break character|load the full agent"
+    r"|read its entire contents|execute all activation|follow the agent's persona"
+    r"|stay in character)"
+)  # no prose, or a prompt that comes with the tool (/init, Spec Kit, BMAD)
 TYPE = lazy_pattern(  # "feat(parser): "
     r"[#\s]*(?:(?:feat|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps|wip"
     r"|initial(?: commit)?)(?:\(([^)]{0,40})\))?!?:)?\s*",

@@ -48,7 +48,9 @@ _NOISE = lazy_pattern(  # logs, lines of a pasted chat, messages of the client
 )
 _LONG = lazy_pattern(r"\S{20,}")
 _SIGN = lazy_pattern(r"[^\w ]|[\d_]")
-_BULLET = lazy_pattern(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
+_BULLET = lazy_pattern(
+    r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}|\d{1,2}\)(?=\w)"
+)
 _END = lazy_pattern(
     r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])"
     r"|(?<=[a-z)])\.{2,4}(?=[ a-z])"  # typed in haste: "that is wrong..fix it"

@@ -60,10 +60,18 @@ def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> Non
     assert of(**known).name.partition(" + ")[0] == name
 
 
-def test_what_a_client_asks_by_init_names_no_session_with_other_work() -> None:
-    init = "Generate a file named AGENTS.md that serves as a contributor guide for this repository."
-    assert of(("user", init), ("assistant", "Done."), *WORK).name.startswith("Make the deadline")
-    assert of(("user", init), ("assistant", "Done.")).name.startswith("Generate a file named")
+INIT = "Generate a file named AGENTS.md that serves as a contributor guide for this repository."
+BMAD = "1. LOAD the FULL agent file from @bmad/agents/dev.md\n2. READ its entire contents"
+GIT = "warning: adding embedded git repository of the importer"
+
+
+@pytest.mark.parametrize("prompt", [INIT, BMAD, GIT])
+def test_a_tools_text_names_no_session_with_other_work(prompt: str) -> None:
+    """S0.19: what a client asks by `/init` or a framework by its files, and warnings."""
+    said = ("user", prompt), ("assistant", "Done.")
+    work = ("user", "sort the old prices by name"), ("assistant", "Done.")
+    assert of(*said, *work).name.startswith("Sort the old prices")
+    assert of(*said).name.casefold().startswith(prompt.removeprefix("1. ")[:30].casefold())
 
 
 @pytest.mark.parametrize(
@@ -86,6 +94,7 @@ def test_what_a_client_asks_by_init_names_no_session_with_other_work() -> None:
             "Replace the hand-written date parsing in the report module with the standard function",
             "Replace the hand-written date parsing in the report module",
         ),
+        ("1)the cache of the shop is never cleared", "The cache of the shop is never cleared"),
         (
             "I got this feedback:\n\nThe cache is never cleared\n\nsrc/a.py:12: warning = 1",
             "The cache is never cleared",
