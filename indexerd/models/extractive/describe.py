@@ -187,8 +187,7 @@ class _Session:
         made = ((headline(each.text), each.text) for each in self._best_first)
         named = chain([(titled, titled)], made)  # names, with the texts that they are made of
         name, text = next(pair for pair in named if any(map(str.isalpha, pair[0])))
-        most = NAME_MAX - _ROOM - len(self._place(name))
-        name = self._with_another(name, topics(text), most)
+        name = self._with_another(name, topics(text), NAME_MAX - len(self._place(name)))
         place = self._place(name)
         return f"{self._with_words(name, NAME_MAX - len(place))}{place}"
 
@@ -205,14 +204,15 @@ class _Session:
     def _with_another(self, name: str, known: frozenset[str], most: int) -> str:
         """Add the best other subject, with `most` characters in all: a written title, or a wish.
 
-        A session of few turns has one subject.
+        A session of few turns has one subject. A wish leaves room for key words.
         """
         least = _NEXT * self._best_first[0].worth
         others = [each for each in self._best_first if each.kind and each.worth > least]
         others.sort(key=lambda each: (each.kind == "wish", -each.worth))
         for other in others if len(self._turns) >= _FEW else ():
             about, second = topics(other.text), headline(other.text)
-            fits = len(name) + len(second) + 2 <= most
+            room = _ROOM * (other.kind == "wish")
+            fits = len(name) + len(second) + 2 + room <= most
             if fits and 3 * len(about & known) < len(about):
                 return f"{name}; {second}"
         return name

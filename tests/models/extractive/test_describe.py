@@ -138,6 +138,11 @@ def test_words_of_the_session_follow_an_agents_title() -> None:
     assert of(*begun, *more, title=title, titles=(commit,)).name == told
     assert of(*begun, *more, title=title, recap="It counts its retries.").name == told
     assert of(*begun, *more, title=title, files_modified=("src/retries.py",)).name == told
+    written = "Let the mail worker wait longer after each failure, up to an hour"
+    known: dict[str, object] = {"title": title, "titles": (("pr", written),)}
+    known["cwd"] = "/srv/accounting-of-all"
+    both = f"{title}; {written} + delay (accounting-of-all)"
+    assert of(*begun, *begun, *more, **known).name == both
     most = "Make the delay of the mail worker grow + failure, retries, certificate, website"
     for small in (title, "Get started with the first task"):
         assert of(*begun, *more * 4, title=small).name == most
