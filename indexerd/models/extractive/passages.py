@@ -98,7 +98,8 @@ def _ranked(question: Question) -> list[_Passage]:
     ranked, prompt, same = list[_Passage](), dict[str, float](), False
     for entry, read in enumerate(entries):
         asks, last = roles[entry] == "user", roles[entry : entry + 2] == ["assistant", "user"]
-        prompt = {} if asks else prompt
+        if asks:
+            prompt, same = {}, False
         factor = LAST if last else 1.0
         if asks:
             factor = TOLD if of_user else USER
