@@ -49,7 +49,7 @@ _NO_SIGNS = lazy_pattern(r"(?<![^\W_])[+#]+|[+#]+(?=[^\W_])")  # signs that end 
 
 # Numbers next to each other are one, as in a date or a version.
 _IN_NUMBER = lazy_pattern(r"(?<=\d) (?=\d)")
-_NEAR = 3  # words before one that a negation may change
+_NEAR = 3  # words from a negation to the last one that it may change
 _NEGATIONS = re.compile(
     "no|not|never|none|non|without|cannot|(do|does|is|ca|wo)nt|t|[不未非无無反没沒]"
 )
@@ -293,8 +293,9 @@ class Names:
     def _may_mean(self, ref: str, found: Candidate) -> bool:
         """Whether a session's name has the words of a reference, and not just in another order.
 
-        "Convert PNG to JPG" is not `convert-jpg-to-png`, and "do not deploy" not `deploy`. If the
-        words are in other texts, there must be no sign or number that only a name could tell.
+        "Convert PNG to JPG" is not `convert-jpg-to-png`, and "do not deploy" not `deploy`: a
+        negation counts if it stands shortly before one of the words. If the words are in other
+        texts, there must be no sign or number that only a name could tell.
         """
         typed = _IN_NUMBER.sub(".", folded(ref)).split()
         kept = [

@@ -49,7 +49,7 @@ _OUTPUT = (
     "<bash-stdout>",
     "<bash-stderr>",
     "<user-memory-input>",
-    "(no content)",  # the answer to it
+    "(no content)",  # what follows a remembered note
     "Caveat: The messages below",
 )
 _CONTINUED = "This session is being continued from a previous conversation"

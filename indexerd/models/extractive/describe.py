@@ -50,7 +50,7 @@ _BEGIN_MAX, _END_MAX = 100_000, 300_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _FEW, _NEXT = 4, 0.4  # turns; of the best name's worth
 _WORDS, _ROOM = 6, 24  # key words of a name; characters that are kept for them
-_SMALL = 0.1  # share of the work
+_SMALL = 0.1  # share of the work, below which a title tells of a part only
 _TOLD, _ASKED_MAX = 5, 300  # sentences of a description; characters of what was asked for
 _SHORT, _WHOLE = 24, 90  # characters of "Research complete.", no result; bytes of a statement
 _DIGIT = lazy_pattern(r"\d")
@@ -182,7 +182,8 @@ class _Session:
         """
         titled = plain(clean_line(self._facts.title, NAME_MAX)).strip(" ,;:：")  # noqa: RUF001 - wide
         titled = headline(titled) if len(titled) > TITLE_MAX else titled
-        if len(meaning(topics(titled))) < 2 or 0 < self._share(titled) < _SMALL:  # noqa: PLR2004
+        of_a_part = 0 < self._share(titled) < _SMALL
+        if of_a_part or len(meaning(topics(titled))) < 2:  # noqa: PLR2004 - it says little
             titled = ""
         made = ((headline(each.text), each.text) for each in self._best_first)
         named = chain([(titled, titled)], made)  # names, with the texts that they are made of

@@ -15,7 +15,7 @@ from math import log
 from typing import Any, NamedTuple
 
 from indexerd.entries import Question
-from indexerd.models.extractive.sentences import terms
+from indexerd.models.extractive.sentences import bare_words, terms
 from indexerd.privacy.patterns import lazy_pattern
 
 PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
@@ -38,7 +38,6 @@ _SENTENCES = lazy_pattern(
     r"(?m)[^\n]{1,280}?(?:(?<=[.!?;])(?=\s)|[。！？]|$)|[^\n]{1,280}"  # noqa: RUF001 - as above
 )
 _SPEAKER = lazy_pattern(r"(?i)\b(?:the|this) (?:agent|assistant|session|user)\b")
-_WORD = lazy_pattern(r"\w+")
 _OF_USER = lazy_pattern(r"(?i)\bthe user\b|\bdid i\b")
 
 
@@ -94,12 +93,12 @@ def _ranked(question: Question) -> list[_Passage]:
     weights = {term: log(1 + many / (often[term] + 0.5)) for term in wanted}
     whole, of_user = sum(weights.values()), _OF_USER.search(question.text)
     roles = [*(role for _, role, _ in question.sections), "user"]
-    words = _words(question.text)
-    ranked, prompt, same = list[_Passage](), dict[str, float](), False
+    words = bare_words(question.text)
+    ranked, prompt, asked_here = list[_Passage](), dict[str, float](), False
     for entry, read in enumerate(entries):
         asks, last = roles[entry] == "user", roles[entry : entry + 2] == ["assistant", "user"]
         if asks:
-            prompt, same = {}, False
+            prompt, asked_here = {}, False
         factor = LAST if last else 1.0
         if asks:
             factor = TOLD if of_user else USER
@@ -109,7 +108,7 @@ def _ranked(question: Question) -> list[_Passage]:
             if not (there or (last and prompt)):
                 continue
             share = sum((prompt | {term: weights[term] for term in there}).values()) / whole
-            quoted = same or (share > _QUOTED and len(wanted) >= _QUOTATION)
+            quoted = asked_here or (share > _QUOTED and len(wanted) >= _QUOTATION)
             fit = factor * share * (0.25 + 0.75 * share)
             score = fit * (1 + LATER * (1.0 if quoted else entry / len(entries)))
             if score > best.score:
@@ -118,14 +117,10 @@ def _ranked(question: Question) -> list[_Passage]:
             ranked.append(best)
         if asks:
             there = frozenset[str]().union(*(found for _, found in read))
-            same = words.count(" ") > _VERBATIM and words in _words(question.sections[entry][2])
-            prompt = {term: (1 if same else PROMPT) * weights[term] for term in there}
+            if words.count(" ") >= _VERBATIM - 1:
+                asked_here = f" {words} " in f" {bare_words(question.sections[entry][2])} "
+            prompt = {term: (1 if asked_here else PROMPT) * weights[term] for term in there}
     return sorted(ranked, key=lambda passage: -passage.score)
-
-
-def _words(text: str) -> str:
-    """Return the words alone, each between spaces."""
-    return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 def _start(text: str, weights: dict[str, float]) -> int:

@@ -97,6 +97,11 @@ def _words(text: str) -> list[str]:
     return WORD.findall(unicodedata.normalize("NFKC", text))
 
 
+def bare_words(text: str) -> str:
+    """Return a text's words in lower case, with single spaces."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
 @lru_cache(32_768)
 def _terms_of(word: str, skip: Callable[[], frozenset[str]] = stop_words) -> tuple[str, ...]:
     """Return the terms of a word, and of the words that a name like `fooBar` joins."""

@@ -13,7 +13,7 @@ from itertools import islice
 
 from indexerd.entries import Stretch
 from indexerd.models.extractive import lexicon
-from indexerd.models.extractive.sentences import clip, sentences, tidy, topics
+from indexerd.models.extractive.sentences import bare_words, clip, sentences, tidy, topics
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line, clean_text
 
@@ -133,7 +133,7 @@ def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
 
 
 def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower())) or text
+    return bare_words(text) or text
 
 
 _HEAD = lazy_pattern(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*|\d\. ([A-Z][\w ]{1,40}):")

@@ -139,6 +139,10 @@ def test_a_question_that_was_asked_in_the_session_finds_its_answer() -> None:
     )
     assert asked("why fifteen minutes", said)["citations"][0]["entryId"] == "a2"
     assert asked("Fifteen minutes", said)["citations"][0]["entryId"] == "a3"
+    # That holds for its own replies, and not for the next prompt.
+    more = [*said[:4], ("u3", "user", "Fifteen minutes!"), *[("x", "assistant", "Done.")] * 9]
+    found = asked("why fifteen minutes", [*more, ("u9", "user", "Fifteen minutes?")])
+    assert [each["entryId"] for each in found["citations"]] == ["a2", "a1", "u9"]
 
 
 def test_code_keeps_its_indentation() -> None:
